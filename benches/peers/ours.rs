@@ -1,0 +1,84 @@
+//! Answers the peer comparison: one line in, one number out.
+//!
+//! `CASE M THREADS STEPS` → median seconds per step of that form on M parameters; `rmw-CASE …` → the same for a plain pass
+//! over the same bytes. State is kept until another case is named, and a ring is full before anything is timed.
+
+use corrnoise::{CpuOptions, Key, Mechanism, Plan, Shard};
+use corrnoise_workspace::{cases, traffic::Traffic};
+use std::io::BufRead;
+use std::time::Instant;
+
+const NUM_STEPS: u64 = 4096;
+
+enum Subject {
+    Noise(Box<Mechanism>, Vec<f32>),
+    Traffic(Traffic, usize),
+}
+
+impl Subject {
+    fn new(case: &str, dim: usize, threads: usize) -> Result<Subject, String> {
+        let (name, rmw) = case.strip_prefix("rmw-").map_or((case, false), |name| (name, true));
+        let form =
+            cases::form(name, NUM_STEPS).ok_or(format!("no case {case:?}: expected {:?}", cases::NAMES))?;
+        let form = form.map_err(|error| error.to_string())?;
+        let slots = form.num_slots();
+        let mut subject = if rmw {
+            Subject::Traffic(Traffic::new(&form, dim), threads)
+        } else {
+            let noise = || {
+                let plan = Plan::new(NUM_STEPS, form, 0.01)?;
+                let options = CpuOptions { threads, ..CpuOptions::default() };
+                Mechanism::cpu_with(&plan, Key::from_os()?, Shard::whole(dim as u64)?, options)
+            };
+            Subject::Noise(Box::new(noise().map_err(|error| error.to_string())?), vec![0.0; dim])
+        };
+        for _ in 0..slots + 2 {
+            subject.step()?;
+        }
+        Ok(subject)
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        match self {
+            Subject::Noise(mechanism, gradient) => {
+                mechanism.add_to(gradient).map_err(|error| error.to_string())
+            }
+            Subject::Traffic(traffic, threads) => {
+                traffic.step(*threads);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn main() {
+    let mut current: Option<(String, Subject)> = None;
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        match answer(&line, &mut current) {
+            Ok(seconds) => println!("{seconds:.9}"),
+            Err(message) => println!("error: {message}"),
+        }
+    }
+}
+
+fn answer(line: &str, current: &mut Option<(String, Subject)>) -> Result<f64, String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [case, dim, threads, steps] = words[..] else {
+        return Err(format!("{line:?}: expected CASE M THREADS STEPS"));
+    };
+    let number = |text: &str| text.parse::<usize>().map_err(|_| format!("{text:?} is not a whole number"));
+    let name = format!("{case} {dim} {threads}");
+    if current.as_ref().is_none_or(|(held, _)| *held != name) {
+        *current = None;
+        *current = Some((name, Subject::new(case, number(dim)?, number(threads)?)?));
+    }
+    let Some((_, subject)) = current else { unreachable!("set above") };
+    let mut times = Vec::new();
+    for _ in 0..number(steps)?.max(1) {
+        let start = Instant::now();
+        subject.step()?;
+        times.push(start.elapsed().as_secs_f64());
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[times.len() / 2])
+}

@@ -1,0 +1,97 @@
+//! What differs per device, and nothing more.
+
+use crate::error::Result;
+use crate::form::Kernel;
+use crate::plan::Plan;
+use crate::row::{Family, Incarnations, Row};
+
+/// The work of one step, lowered from the plan: the same for every device.
+#[derive(Debug)]
+pub struct Step<'a> {
+    /// Which step; for messages only, the rows are already named.
+    pub number: u64,
+    /// `g ← fma(scale, z̃, g)`.
+    pub scale: f32,
+    /// What `z̃` is.
+    pub kernel: StepKernel<'a>,
+}
+
+/// A form at one step.
+#[derive(Debug)]
+pub enum StepKernel<'a> {
+    /// `z̃ = z − Σ αᵢ mᵢ`, `mᵢ ← λᵢ mᵢ + z̃`.
+    Blt {
+        /// The row `z`.
+        row: Row,
+        /// αᵢ.
+        scale: &'a [f32],
+        /// λᵢ.
+        decay: &'a [f32],
+        /// The buffers are zero, whatever memory holds: the first step, or one that restarts.
+        fresh: bool,
+    },
+    /// `y = z − Σ cₐ y₋ₐ` over the ages that exist, youngest first; `y` becomes age 1.
+    Ring {
+        /// The row `z`.
+        row: Row,
+        /// cₐ for ages 1, 2, …; may be shorter than the ring.
+        coefs: &'a [f32],
+    },
+    /// `z̃ = Σ w z_row` in the order given.
+    Regenerate {
+        /// Rows and weights.
+        terms: &'a [(Row, f32)],
+    },
+}
+
+impl<'a> Step<'a> {
+    /// Turns a plan at one step into what a backend executes. `terms` is scratch that a caller keeps from step to step.
+    pub fn lower(
+        plan: &'a Plan,
+        number: u64,
+        incarnations: &Incarnations,
+        terms: &'a mut Vec<(Row, f32)>,
+    ) -> Result<Step<'a>> {
+        let form = plan.form();
+        let age = form.age(number);
+        let row = Row::new(Family::Step, incarnations.at(number), number)?;
+        let kernel = match form.kernel() {
+            Kernel::Blt(blt) => {
+                StepKernel::Blt { row, scale: blt.scale(), decay: blt.decay(), fresh: age == 0 }
+            }
+            Kernel::Ring(ring) => {
+                let coefs = ring.coefs(number);
+                let live = usize::try_from(age).map_or(coefs.len(), |age| age.min(coefs.len()));
+                StepKernel::Ring { row, coefs: &coefs[..live] }
+            }
+            Kernel::Regenerate(regenerate) => {
+                terms.clear();
+                regenerate.terms(number, age, |step| incarnations.at(step), terms)?;
+                StepKernel::Regenerate { terms }
+            }
+        };
+        Ok(Step { number, scale: plan.scale(number), kernel })
+    }
+}
+
+/// A device that runs steps and keeps the state between them.
+///
+/// State is `slots × coordinates`. Slot `i` of a BLT is buffer `i`; slot `i` of a ring is the output of age `i + 1`. How it
+/// lies in memory, and whether rows are made ahead of time, is the device's own business: [`Backend::read_state`] gives
+/// the plain state between two steps.
+pub trait Backend {
+    /// What noise is added to: a list (`'list`) of as many slices of memory (`'memory`) as the shard has segments.
+    type Gradients<'list, 'memory: 'list>;
+
+    /// Refuses gradients that do not fit the shard. Changes nothing.
+    fn check(&self, gradients: &Self::Gradients<'_, '_>) -> Result<()>;
+
+    /// Runs one step. An error means that gradients or state may be half-way.
+    fn step(&mut self, step: &Step<'_>, gradients: Self::Gradients<'_, '_>) -> Result<()>;
+
+    /// Copies state of one slot, from the shard's coordinate number `first` on, as little-endian f32 (or bf16) bytes.
+    fn read_state(&self, slot: usize, first: u64, bytes: &mut [u8]) -> Result<()>;
+
+    /// The reverse of [`Backend::read_state`], before the first step only.
+    fn write_state(&mut self, slot: usize, first: u64, bytes: &[u8]) -> Result<()>;
+}

@@ -1,0 +1,336 @@
+//! One pass over the coordinates per step: sample a tile into L1, update its state, add it to the gradient.
+//!
+//! Every function is generic over the engine (how wide, which sampler) and written once; operation order is that of
+//! `docs/noise-spec.md`. Memory traffic per coordinate: gradient read and written, each state row read once and (BLT: all,
+//! ring: one) written once; the normals themselves never leave L1.
+
+use super::lanes::{Lanes, Stored};
+use crate::backend::StepKernel;
+use crate::chacha::ChaCha;
+use crate::noise::TILE;
+use crate::row::Row;
+use half::bf16;
+
+/// Coordinates per unit of work, and per `[slot][coordinate]` chunk of a BLT's state.
+pub(super) const PIECE: usize = 16 * TILE;
+
+/// Coordinates per `[slot][coordinate]` chunk of a ring: all rows that an output needs then lie in one run of memory, which
+/// the prefetcher follows, instead of in as many pages as the ring has rows.
+pub(super) const RING_CHUNK: usize = 128;
+
+/// A vector width and a sampler.
+///
+/// # Safety
+/// `sample` and the lanes may need CPU features, which must be enabled wherever [`run`] is inlined.
+pub(super) unsafe trait Engine {
+    type Lanes: Lanes;
+    /// The 512 normals of a tile.
+    ///
+    /// # Safety
+    /// The engine's CPU features must be enabled.
+    unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE]);
+}
+
+/// One lane and the reference sampler: any target.
+pub(super) struct Portable;
+
+// SAFETY: needs no CPU feature.
+unsafe impl Engine for Portable {
+    type Lanes = f32;
+    #[inline(always)]
+    unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE]) {
+        crate::noise::tile(cipher, row, tile, out);
+    }
+}
+
+/// What all pieces of a step share.
+pub(super) struct Job<'a> {
+    pub(super) cipher: &'a ChaCha,
+    pub(super) scale: f32,
+    pub(super) kernel: &'a StepKernel<'a>,
+    pub(super) slots: usize,
+    /// The ring's slot of age 1; ages ascend from here, wrapping around.
+    pub(super) head: usize,
+}
+
+/// A run of coordinates with its gradient and its state: `slots` values per coordinate.
+pub(super) struct Piece<'a, G, H> {
+    pub(super) first: u64,
+    pub(super) gradient: &'a mut [G],
+    pub(super) state: &'a mut [H],
+}
+
+/// The normals of a tile, aligned to cache lines.
+#[repr(align(64))]
+struct Tile([f32; TILE]);
+
+/// The part of a tile that a piece covers: coordinates `at..at + len` of the piece are `offset..offset + len` of the tile.
+struct Span {
+    tile: u64,
+    offset: usize,
+    at: usize,
+    len: usize,
+}
+
+fn spans(first: u64, len: usize) -> impl Iterator<Item = Span> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let coord = first + at as u64;
+        let offset = (coord % TILE as u64) as usize;
+        let span = Span { tile: coord / TILE as u64, offset, at, len: (TILE - offset).min(len - at) };
+        at += span.len;
+        (span.len > 0).then_some(span)
+    })
+}
+
+/// Runs a piece.
+///
+/// # Safety
+/// The engine's CPU features must be enabled in the calling function.
+#[inline(always)]
+pub(super) unsafe fn run<E: Engine, G: Stored, H: Stored>(job: &Job<'_>, piece: Piece<'_, G, H>) {
+    assert_eq!(piece.state.len(), job.slots * piece.gradient.len());
+    // SAFETY: features as promised; the state has `slots` rows for each coordinate, checked above, and forms with buffers
+    // keep f32 state by construction of `Cpu`.
+    unsafe {
+        match *job.kernel {
+            StepKernel::Blt { row, scale, decay, fresh } => match scale.len() {
+                0 => blt::<E, G, H, 0>(job, piece, row, scale, decay, fresh),
+                1 => blt::<E, G, H, 1>(job, piece, row, scale, decay, fresh),
+                2 => blt::<E, G, H, 2>(job, piece, row, scale, decay, fresh),
+                3 => blt::<E, G, H, 3>(job, piece, row, scale, decay, fresh),
+                4 => blt::<E, G, H, 4>(job, piece, row, scale, decay, fresh),
+                5 => blt::<E, G, H, 5>(job, piece, row, scale, decay, fresh),
+                6 => blt::<E, G, H, 6>(job, piece, row, scale, decay, fresh),
+                7 => blt::<E, G, H, 7>(job, piece, row, scale, decay, fresh),
+                8 => blt::<E, G, H, 8>(job, piece, row, scale, decay, fresh),
+                more => unreachable!("a BLT has at most 8 buffers, not {more}"),
+            },
+            StepKernel::Ring { row, coefs } => ring::<E, G, H>(job, piece, row, coefs),
+            StepKernel::Regenerate { terms } => regenerate::<E, G, H>(job, piece, terms),
+        }
+    }
+}
+
+/// `g ← fma(scale, z, g)`.
+///
+/// # Safety
+/// Pointers valid for `len` elements, the lanes' features enabled.
+#[inline(always)]
+unsafe fn add<V: Lanes, G: Stored>(scale: f32, z: *const f32, gradient: *mut G, len: usize) {
+    // SAFETY: every index is below `len`.
+    unsafe {
+        let mut at = 0;
+        while at + V::WIDTH <= len {
+            let sum = V::splat(scale).fma(V::load_f32(z.add(at)), G::load::<V>(gradient.add(at)));
+            G::store(sum, gradient.add(at));
+            at += V::WIDTH;
+        }
+        while at < len {
+            let sum = scale.mul_add(*z.add(at), G::load::<f32>(gradient.add(at)));
+            G::store(sum, gradient.add(at));
+            at += 1;
+        }
+    }
+}
+
+/// # Safety
+/// As [`run`]; `D` is the number of buffers.
+#[inline(always)]
+unsafe fn blt<E: Engine, G: Stored, H: Stored, const D: usize>(
+    job: &Job<'_>,
+    piece: Piece<'_, G, H>,
+    row: Row,
+    scale: &[f32],
+    decay: &[f32],
+    fresh: bool,
+) {
+    let mut z = Tile([0.0; TILE]);
+    let stride = piece.gradient.len();
+    let mut pairs = [(0.0, 0.0); D];
+    for i in 0..D {
+        pairs[i] = (-scale[i], decay[i]);
+    }
+    for Span { tile, offset, at, len } in spans(piece.first, stride) {
+        // SAFETY: offset + len ≤ 512, at + len ≤ stride, and buffer i is state[i·stride..][..stride].
+        unsafe {
+            E::sample(job.cipher, row, tile, &mut z.0);
+            let z = z.0.as_mut_ptr().add(offset);
+            let buffers = piece.state.as_mut_ptr().add(at);
+            let wide = len - len % E::Lanes::WIDTH;
+            if fresh {
+                blt_fresh::<E::Lanes, H, D>(z, buffers, stride, 0..wide);
+                blt_fresh::<f32, H, D>(z, buffers, stride, wide..len);
+            } else {
+                blt_update::<E::Lanes, H, D>(&pairs, z, buffers, stride, 0..wide);
+                blt_update::<f32, H, D>(&pairs, z, buffers, stride, wide..len);
+            }
+            add::<E::Lanes, G>(job.scale, z, piece.gradient.as_mut_ptr().add(at), len);
+        }
+    }
+}
+
+/// With all buffers zero: `z̃ = z`, `mᵢ = z̃`.
+#[inline(always)]
+unsafe fn blt_fresh<V: Lanes, H: Stored, const D: usize>(
+    z: *mut f32,
+    buffers: *mut H,
+    stride: usize,
+    coords: std::ops::Range<usize>,
+) {
+    // SAFETY: as `blt`.
+    unsafe {
+        for at in coords.step_by(V::WIDTH) {
+            for i in 0..D {
+                H::store(V::load_f32(z.add(at)), buffers.add(i * stride + at));
+            }
+        }
+    }
+}
+
+/// `z̃ = z − Σ αᵢ mᵢ`, `mᵢ ← fma(λᵢ, mᵢ, z̃)`, leaving `z̃` in `z`; `pairs` are (−αᵢ, λᵢ).
+#[inline(always)]
+unsafe fn blt_update<V: Lanes, H: Stored, const D: usize>(
+    pairs: &[(f32, f32); D],
+    z: *mut f32,
+    buffers: *mut H,
+    stride: usize,
+    coords: std::ops::Range<usize>,
+) {
+    // SAFETY: as `blt`.
+    unsafe {
+        for at in coords.step_by(V::WIDTH) {
+            let mut sum = V::load_f32(z.add(at));
+            let mut m = [V::zero(); D];
+            for i in 0..D {
+                m[i] = H::load::<V>(buffers.add(i * stride + at));
+                sum = V::splat(pairs[i].0).fma(m[i], sum);
+            }
+            for i in 0..D {
+                H::store(V::splat(pairs[i].1).fma(m[i], sum), buffers.add(i * stride + at));
+            }
+            sum.store_f32(z.add(at));
+        }
+    }
+}
+
+/// # Safety
+/// As [`run`].
+#[inline(always)]
+unsafe fn ring<E: Engine, G: Stored, H: Stored>(
+    job: &Job<'_>,
+    piece: Piece<'_, G, H>,
+    row: Row,
+    coefs: &[f32],
+) {
+    let mut z = Tile([0.0; TILE]);
+    for Span { tile, offset, at, len } in spans(piece.first, piece.gradient.len()) {
+        // SAFETY: a chunk that starts at coordinate c of the piece has its rows at state[slots·c..], `chunk` values each.
+        unsafe {
+            E::sample(job.cipher, row, tile, &mut z.0);
+            let z = z.0.as_mut_ptr().add(offset);
+            let mut done = 0;
+            while done < len && job.slots > 0 {
+                let chunk = (RING_CHUNK - (offset + done) % RING_CHUNK).min(len - done);
+                let rows = piece.state.as_mut_ptr().add(job.slots * (at + done));
+                ring_chunk::<E::Lanes, H>(job, coefs, z.add(done), rows, chunk);
+                done += chunk;
+            }
+            add::<E::Lanes, G>(job.scale, z, piece.gradient.as_mut_ptr().add(at), len);
+        }
+    }
+}
+
+/// # Safety
+/// `z` valid for `chunk` floats, `rows` for `slots · chunk` values; `coefs` no longer than `slots`, which is not 0.
+#[inline(always)]
+unsafe fn ring_chunk<V: Lanes, H: Stored>(
+    job: &Job<'_>,
+    coefs: &[f32],
+    z: *mut f32,
+    rows: *mut H,
+    chunk: usize,
+) {
+    // Eight accumulators hide the latency of fma and leave registers for the coefficient and the loads.
+    const WIDE: usize = 8;
+    let mut at = 0;
+    // SAFETY: every run of lanes starts below `chunk` and ends at or below it.
+    unsafe {
+        while at + WIDE * V::WIDTH <= chunk {
+            ring_lanes::<V, H, WIDE>(job, coefs, z, rows, chunk, at);
+            at += WIDE * V::WIDTH;
+        }
+        while at + V::WIDTH <= chunk {
+            ring_lanes::<V, H, 1>(job, coefs, z, rows, chunk, at);
+            at += V::WIDTH;
+        }
+        while at < chunk {
+            ring_lanes::<f32, H, 1>(job, coefs, z, rows, chunk, at);
+            at += 1;
+        }
+    }
+}
+
+/// `y = z − Σ cₐ y₋ₐ` by age, youngest first; `y` replaces `z` and the oldest row.
+#[inline(always)]
+unsafe fn ring_lanes<V: Lanes, H: Stored, const N: usize>(
+    job: &Job<'_>,
+    coefs: &[f32],
+    z: *mut f32,
+    rows: *mut H,
+    chunk: usize,
+    at: usize,
+) {
+    // SAFETY: as `ring_chunk`; `at + N·WIDTH ≤ chunk`, and the slot stays below `slots`.
+    unsafe {
+        let mut sum = [V::zero(); N];
+        for i in 0..N {
+            sum[i] = V::load_f32(z.add(at + i * V::WIDTH));
+        }
+        let mut slot = job.head;
+        for &coef in coefs {
+            let coef = V::splat(-coef);
+            let row = rows.add(slot * chunk + at);
+            for i in 0..N {
+                sum[i] = coef.fma(H::load::<V>(row.add(i * V::WIDTH)), sum[i]);
+            }
+            slot += 1;
+            if slot == job.slots {
+                slot = 0;
+            }
+        }
+        let oldest = rows.add((job.head + job.slots - 1) % job.slots * chunk + at);
+        for i in 0..N {
+            sum[i].store_f32(z.add(at + i * V::WIDTH));
+            H::store(sum[i], oldest.add(i * V::WIDTH));
+        }
+    }
+}
+
+/// # Safety
+/// As [`run`].
+#[inline(always)]
+unsafe fn regenerate<E: Engine, G: Stored, H: Stored>(
+    job: &Job<'_>,
+    piece: Piece<'_, G, H>,
+    terms: &[(Row, f32)],
+) {
+    let mut z = Tile([0.0; TILE]);
+    for Span { tile, offset, at, len } in spans(piece.first, piece.gradient.len()) {
+        let mut sum = Tile([0.0; TILE]);
+        // SAFETY: both tiles have 512 floats; offset + len ≤ 512 and at + len is within the gradient.
+        unsafe {
+            for &(row, weight) in terms {
+                E::sample(job.cipher, row, tile, &mut z.0);
+                add::<E::Lanes, f32>(weight, z.0.as_ptr(), sum.0.as_mut_ptr(), TILE);
+            }
+            let sum = sum.0.as_ptr().add(offset);
+            add::<E::Lanes, G>(job.scale, sum, piece.gradient.as_mut_ptr().add(at), len);
+        }
+    }
+}
+
+/// State types; BLT buffers are always f32.
+pub(super) trait History: Stored + bytemuck::Pod {}
+impl History for f32 {}
+impl History for bf16 {}

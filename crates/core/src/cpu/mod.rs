@@ -1,0 +1,279 @@
+//! The CPU engine: fused passes over tiles, on any number of threads, with bits that depend on neither.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+mod kernels;
+mod lanes;
+mod pool;
+mod state;
+
+use crate::backend::{Backend, Step, StepKernel};
+use crate::chacha::ChaCha;
+use crate::error::{Error, Result};
+use crate::form::{self, Form};
+use crate::key::RunKey;
+use crate::layout::Shard;
+use crate::plan::Plan;
+use half::{bf16, f16};
+use kernels::{Job, PIECE, Piece, Portable, RING_CHUNK};
+use lanes::Stored;
+use pool::Pool;
+use state::State;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Which instructions to use. The bits are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isa {
+    /// The fastest this machine has.
+    #[default]
+    Auto,
+    /// Plain Rust, one coordinate at a time: for comparison, and for machines without a vector path.
+    Scalar,
+}
+
+/// How the CPU engine runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuOptions {
+    /// Number of threads, the caller's included; 0 for one per core.
+    pub threads: usize,
+    /// Instructions to use.
+    pub isa: Isa,
+}
+
+/// The CPU backend of a [`crate::Mechanism`].
+pub struct Cpu {
+    cipher: ChaCha,
+    shard: Shard,
+    pool: Pool,
+    vector: bool,
+    state: AnyState,
+    /// A ring's slot of age 1; see [`Job::head`].
+    head: usize,
+    is_ring: bool,
+}
+
+enum AnyState {
+    F32(State<f32>),
+    Bf16(State<bf16>),
+}
+
+/// Runs one expression for whichever type the state has.
+macro_rules! with_state {
+    ($any:expr, $state:ident => $body:expr) => {
+        match $any {
+            AnyState::F32($state) => $body,
+            AnyState::Bf16($state) => $body,
+        }
+    };
+}
+
+/// Gradients in host memory: one slice per segment of the shard.
+pub enum CpuGradients<'list, 'memory> {
+    /// f32.
+    F32(&'list mut [&'memory mut [f32]]),
+    /// bfloat16.
+    Bf16(&'list mut [&'memory mut [bf16]]),
+    /// IEEE half precision.
+    F16(&'list mut [&'memory mut [f16]]),
+}
+
+/// A gradient's number type: `f32`, [`bf16`] or [`f16`].
+#[allow(private_bounds)] // sealed: the kernels know these three
+pub trait Element: Stored + Sized {
+    /// Slices of this type as the backend takes them.
+    fn gradients<'list, 'memory>(slices: &'list mut [&'memory mut [Self]]) -> CpuGradients<'list, 'memory>;
+
+    /// True if one of the values left the type's range.
+    #[doc(hidden)]
+    fn any_overflow(_: &[Self]) -> bool {
+        false
+    }
+}
+
+impl Element for f32 {
+    fn gradients<'list, 'memory>(slices: &'list mut [&'memory mut [f32]]) -> CpuGradients<'list, 'memory> {
+        CpuGradients::F32(slices)
+    }
+}
+
+impl Element for bf16 {
+    fn gradients<'list, 'memory>(slices: &'list mut [&'memory mut [bf16]]) -> CpuGradients<'list, 'memory> {
+        CpuGradients::Bf16(slices)
+    }
+}
+
+impl Element for f16 {
+    fn gradients<'list, 'memory>(slices: &'list mut [&'memory mut [f16]]) -> CpuGradients<'list, 'memory> {
+        CpuGradients::F16(slices)
+    }
+
+    /// No early exit: a plain fold vectorises.
+    fn any_overflow(values: &[f16]) -> bool {
+        values.iter().fold(false, |any, value| any | (value.to_bits() & 0x7fff == 0x7c00))
+    }
+}
+
+impl Cpu {
+    /// A backend whose state is that before the first step.
+    pub fn new(plan: &Plan, key: &RunKey, shard: &Shard, options: CpuOptions) -> Result<Cpu> {
+        let threads = match options.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads,
+        };
+        let spawn_error = |error| Error::Device(format!("cannot start {threads} threads: {error}"));
+        Ok(Cpu {
+            cipher: ChaCha::new(key.bytes(), plan.rounds()),
+            shard: shard.clone(),
+            pool: Pool::new(threads).map_err(spawn_error)?,
+            vector: options.isa == Isa::Auto && has_vector_path(),
+            state: new_state(plan.form(), shard.num_coords())?,
+            head: 0,
+            is_ring: matches!(plan.form().kernel(), form::Kernel::Ring(_)),
+        })
+    }
+
+    /// What runs, for people: instructions and threads.
+    pub fn describe(&self) -> String {
+        format!("{}, {} threads", if self.vector { "AVX2 + FMA" } else { "scalar" }, self.pool.threads())
+    }
+
+    /// The physical slot that holds a canonical one.
+    fn physical(&self, slot: usize) -> usize {
+        let slots = with_state!(&self.state, state => state.slots());
+        if self.is_ring { (self.head + slot) % slots } else { slot }
+    }
+
+    fn run<G: Element>(&mut self, step: &Step<'_>, slices: &mut [&mut [G]]) -> Result<()> {
+        let slots = with_state!(&self.state, state => state.slots());
+        let job =
+            Job { cipher: &self.cipher, scale: step.scale, kernel: &step.kernel, slots, head: self.head };
+        with_state!(&mut self.state, state => {
+            run_pieces(&mut self.pool, self.vector, &job, step.number, &self.shard, slices, state.values_mut())
+        })?;
+        if matches!(step.kernel, StepKernel::Ring { .. }) && slots > 0 {
+            self.head = (self.head + slots - 1) % slots;
+        }
+        Ok(())
+    }
+}
+
+fn has_vector_path() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return avx2::is_available();
+    #[cfg(not(target_arch = "x86_64"))]
+    return false;
+}
+
+fn new_state(form: &Form, num_coords: u64) -> Result<AnyState> {
+    let chunk = match form.kernel() {
+        form::Kernel::Ring(_) => RING_CHUNK,
+        _ => PIECE,
+    };
+    Ok(match form.history() {
+        form::History::F32 => AnyState::F32(State::new(num_coords, form.num_slots(), chunk)?),
+        form::History::Bf16 => AnyState::Bf16(State::new(num_coords, form.num_slots(), chunk)?),
+    })
+}
+
+/// Lets the threads take pieces one by one: a lock per 8192 coordinates, and no thread waits for a slower one.
+fn run_pieces<G: Element, H: kernels::History>(
+    pool: &mut Pool,
+    vector: bool,
+    job: &Job<'_>,
+    number: u64,
+    shard: &Shard,
+    slices: &mut [&mut [G]],
+    mut state: &mut [H],
+) -> Result<()> {
+    let pieces = shard.segments().iter().zip(slices).flat_map(|(segment, gradient)| {
+        let (own, rest) = std::mem::take(&mut state).split_at_mut(gradient.len() * job.slots);
+        state = rest;
+        state::cut(segment.start, gradient, own, job.slots)
+    });
+    let pieces = Mutex::new(pieces);
+    let overflow = AtomicBool::new(false);
+    let outcome = pool.run(&|| {
+        // A poisoned lock means that another thread panicked, which fails the step anyway.
+        while let Some((first, gradient, state)) = pieces.lock().ok().and_then(|mut pieces| pieces.next()) {
+            run_piece(vector, job, Piece { first, gradient: &mut *gradient, state });
+            if G::any_overflow(gradient) {
+                overflow.store(true, Ordering::Relaxed);
+            }
+        }
+    });
+    if outcome.is_err() || pieces.is_poisoned() {
+        return Err(Error::Worker { step: number });
+    }
+    match overflow.into_inner() {
+        true => Err(Error::Overflow { step: number }),
+        false => Ok(()),
+    }
+}
+
+fn run_piece<G: Stored, H: kernels::History>(vector: bool, job: &Job<'_>, piece: Piece<'_, G, H>) {
+    #[cfg(target_arch = "x86_64")]
+    if vector {
+        // SAFETY: `vector` is set only where `avx2::is_available()`.
+        return unsafe { avx2::run(job, piece) };
+    }
+    // Without a vector path `vector` is never set.
+    let _ = vector;
+    // SAFETY: the portable engine needs no CPU feature.
+    unsafe { kernels::run::<Portable, G, H>(job, piece) }
+}
+
+impl Backend for Cpu {
+    type Gradients<'list, 'memory: 'list> = CpuGradients<'list, 'memory>;
+
+    fn check(&self, gradients: &CpuGradients<'_, '_>) -> Result<()> {
+        match gradients {
+            CpuGradients::F32(slices) => check_lengths(&self.shard, slices),
+            CpuGradients::Bf16(slices) => check_lengths(&self.shard, slices),
+            CpuGradients::F16(slices) => check_lengths(&self.shard, slices),
+        }
+    }
+
+    fn step(&mut self, step: &Step<'_>, gradients: CpuGradients<'_, '_>) -> Result<()> {
+        match gradients {
+            CpuGradients::F32(slices) => self.run(step, slices),
+            CpuGradients::Bf16(slices) => self.run(step, slices),
+            CpuGradients::F16(slices) => self.run(step, slices),
+        }
+    }
+
+    fn read_state(&self, slot: usize, first: u64, bytes: &mut [u8]) -> Result<()> {
+        let physical = self.physical(slot);
+        with_state!(&self.state, state => state.read(&self.shard, physical, first, bytes));
+        Ok(())
+    }
+
+    fn write_state(&mut self, slot: usize, first: u64, bytes: &[u8]) -> Result<()> {
+        let physical = self.physical(slot);
+        with_state!(&mut self.state, state => state.write(&self.shard, physical, first, bytes));
+        Ok(())
+    }
+}
+
+fn check_lengths<G>(shard: &Shard, slices: &[&mut [G]]) -> Result<()> {
+    let segments = shard.segments();
+    if slices.len() != segments.len() {
+        return Err(Error::length(
+            "list of gradients",
+            slices.len(),
+            format!("{}, one per segment", segments.len()),
+        ));
+    }
+    for (i, (slice, segment)) in slices.iter().zip(segments).enumerate() {
+        let expected = segment.end - segment.start;
+        if slice.len() as u64 != expected {
+            let name = if segments.len() == 1 { "gradient".into() } else { format!("gradient {i}") };
+            return Err(Error::length(
+                name,
+                slice.len(),
+                format!("{expected}, the shard's coordinates {segment:?}"),
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! The one error type of the crate: every variant names the value it met and what was expected.
+
+use std::path::PathBuf;
+
+/// What can go wrong between a plan and a noisy gradient.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A coefficient, scale or standard deviation outside its domain.
+    #[error("{name} is {value}: expected {expected}")]
+    Parameter {
+        /// Which number, with its index where it has one.
+        name: String,
+        /// The number as given.
+        value: String,
+        /// The domain it has to lie in.
+        expected: String,
+    },
+    /// Two lists that belong together differ in length, or a list has an impossible length.
+    #[error("{name} has length {got}: expected {expected}")]
+    Length {
+        /// Which list.
+        name: String,
+        /// Its length.
+        got: u64,
+        /// The length it should have.
+        expected: String,
+    },
+    /// A step was asked for after the plan's last one.
+    #[error(
+        "step {step} is past the end: the plan has {num_steps} steps, and noise beyond them has no privacy claim"
+    )]
+    PastEnd {
+        /// The step asked for.
+        step: u64,
+        /// How many the plan has.
+        num_steps: u64,
+    },
+    /// An earlier step failed half-way, so the gradient and the state no longer match.
+    #[error(
+        "step {step} failed half-way and poisoned this mechanism: resume from a checkpoint made before it"
+    )]
+    Poisoned {
+        /// The step that failed.
+        step: u64,
+    },
+    /// A 16-bit gradient left its range.
+    #[error(
+        "an f16 gradient became infinite at step {step}: the noisy value exceeds 65504; scale the gradient down or use bf16 or f32"
+    )]
+    Overflow {
+        /// The step at which it happened.
+        step: u64,
+    },
+    /// A worker thread panicked.
+    #[error("a worker thread panicked at step {step}")]
+    Worker {
+        /// The step at which it happened.
+        step: u64,
+    },
+    /// A plan that cannot be used.
+    #[error("plan refused: {0}")]
+    Plan(String),
+    /// Key material that cannot be used.
+    #[error("key refused: {0}")]
+    Key(String),
+    /// A checkpoint that cannot be used.
+    #[error("checkpoint {} refused: {reason}", path.display())]
+    Checkpoint {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A file could not be read or written.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The state does not fit into memory.
+    #[error("state of {bytes} bytes cannot be allocated")]
+    OutOfMemory {
+        /// How many bytes were asked for.
+        bytes: u128,
+    },
+    /// A device failed; the text is the backend's.
+    #[error("device error: {0}")]
+    Device(String),
+}
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn parameter(
+        name: impl Into<String>,
+        value: impl std::fmt::Display,
+        expected: impl Into<String>,
+    ) -> Self {
+        Error::Parameter { name: name.into(), value: value.to_string(), expected: expected.into() }
+    }
+
+    pub(crate) fn length(name: impl Into<String>, got: usize, expected: impl Into<String>) -> Self {
+        Error::Length { name: name.into(), got: got as u64, expected: expected.into() }
+    }
+
+    pub(crate) fn io(action: &'static str, path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Error::Io { action, path, source }
+    }
+}

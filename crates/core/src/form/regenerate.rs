@@ -1,0 +1,213 @@
+//! Past rows made again: counter-based noise makes history free, so any `C⁻¹` runs without state.
+
+use super::{round, widen};
+use crate::error::{Error, Result};
+use crate::row::{Family, Row};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// One weighted row of a listed step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Term {
+    /// Step rows or tree nodes.
+    pub family: Family,
+    /// Index in the family.
+    pub index: u64,
+    /// Weight; rounded to f32 when the form is built.
+    pub weight: f64,
+}
+
+/// A listed term after rounding, with the step that first names its row: that step's incarnation made it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Listed {
+    family: Family,
+    index: u64,
+    weight: f32,
+    born: u64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Weights {
+    /// By age, the same at every step.
+    Toeplitz(Vec<f32>),
+    /// By age, a list per step.
+    Varying(Vec<Vec<f32>>),
+    /// Any rows, a list per step.
+    Listed(Vec<Vec<Listed>>),
+}
+
+/// `z̃_t = Σ w z_row`, summed in the order listed (by age: youngest first).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "RawRegenerate", into = "RawRegenerate")]
+pub struct Regenerate(Weights);
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RawRegenerate {
+    Toeplitz(Vec<f64>),
+    Varying(Vec<Vec<f64>>),
+    Listed(Vec<Vec<Term>>),
+}
+
+impl TryFrom<RawRegenerate> for Regenerate {
+    type Error = Error;
+    fn try_from(raw: RawRegenerate) -> Result<Regenerate> {
+        match raw {
+            RawRegenerate::Toeplitz(weights) => Regenerate::toeplitz(&weights),
+            RawRegenerate::Varying(rows) => Regenerate::varying(&rows),
+            RawRegenerate::Listed(steps) => Regenerate::listed(&steps),
+        }
+    }
+}
+
+impl From<Regenerate> for RawRegenerate {
+    fn from(regenerate: Regenerate) -> RawRegenerate {
+        let raw = |t: &Listed| Term { family: t.family, index: t.index, weight: f64::from(t.weight) };
+        match regenerate.0 {
+            Weights::Toeplitz(weights) => RawRegenerate::Toeplitz(widen(&weights)),
+            Weights::Varying(rows) => RawRegenerate::Varying(rows.iter().map(|row| widen(row)).collect()),
+            Weights::Listed(steps) => {
+                RawRegenerate::Listed(steps.iter().map(|terms| terms.iter().map(raw).collect()).collect())
+            }
+        }
+    }
+}
+
+impl Regenerate {
+    /// The same weights by age at every step: `z̃_t = w₀ z_t + w₁ z_{t−1} + …`.
+    pub fn toeplitz(weights: &[f64]) -> Result<Regenerate> {
+        if weights.is_empty() {
+            return Err(Error::length("list of weights", 0, "at least 1"));
+        }
+        Ok(Regenerate(Weights::Toeplitz(round(weights, "weight")?)))
+    }
+
+    /// Weights by age for each step: the lower-triangular `C⁻¹` itself, each row from its diagonal leftwards.
+    pub fn varying(rows: &[Vec<f64>]) -> Result<Regenerate> {
+        let round_row = |(t, row): (usize, &Vec<f64>)| match row.len() {
+            len if (1..=t + 1).contains(&len) => round(row, &format!("step {t}, weight")),
+            len => Err(Error::length(format!("weights of step {t}"), len, format!("1 to {}", t + 1))),
+        };
+        Ok(Regenerate(Weights::Varying(rows.iter().enumerate().map(round_row).collect::<Result<_>>()?)))
+    }
+
+    /// Any rows for each step: tree aggregation, output perturbation with two rows, and so on.
+    pub fn listed(steps: &[Vec<Term>]) -> Result<Regenerate> {
+        let mut born = HashMap::new();
+        let mut list = |step: usize, term: &Term| {
+            if term.family == Family::Sampler {
+                return Err(Error::parameter(
+                    "family",
+                    "sampler",
+                    "step or tree_node: noise never reads sampler words",
+                ));
+            }
+            Row::new(term.family, 0, term.index)?;
+            let weight =
+                round(&[term.weight], &format!("step {step}, weight of row {}, part", term.index))?[0];
+            let born = *born.entry((term.family, term.index)).or_insert(step as u64);
+            Ok(Listed { family: term.family, index: term.index, weight, born })
+        };
+        let listed = steps
+            .iter()
+            .enumerate()
+            .map(|(t, terms)| match terms.is_empty() {
+                true => Err(Error::length(format!("terms of step {t}"), 0, "at least 1")),
+                false => terms.iter().map(|term| list(t, term)).collect(),
+            })
+            .collect::<Result<_>>()?;
+        Ok(Regenerate(Weights::Listed(listed)))
+    }
+
+    /// The largest number of rows that any step sums.
+    pub fn max_terms(&self) -> usize {
+        match &self.0 {
+            Weights::Toeplitz(weights) => weights.len(),
+            Weights::Varying(rows) => rows.iter().map(Vec::len).max().unwrap_or(0),
+            Weights::Listed(steps) => steps.iter().map(Vec::len).max().unwrap_or(0),
+        }
+    }
+
+    /// Appends the rows and weights of a step that has `age` steps before it since the last restart.
+    pub(crate) fn terms(
+        &self,
+        step: u64,
+        age: u64,
+        incarnation: impl Fn(u64) -> u16,
+        out: &mut Vec<(Row, f32)>,
+    ) -> Result<()> {
+        let by_age = match &self.0 {
+            Weights::Toeplitz(weights) => weights,
+            Weights::Varying(rows) => &rows[step as usize],
+            Weights::Listed(steps) => {
+                for term in &steps[step as usize] {
+                    out.push((Row::new(term.family, incarnation(term.born), term.index)?, term.weight));
+                }
+                return Ok(());
+            }
+        };
+        for (index, &weight) in (0..=age).map(|a| step - a).zip(by_age) {
+            out.push((Row::new(Family::Step, incarnation(index), index)?, weight));
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_listed(&self) -> bool {
+        matches!(self.0, Weights::Listed(_))
+    }
+
+    pub(super) fn table_len(&self) -> Option<usize> {
+        match &self.0 {
+            Weights::Toeplitz(_) => None,
+            Weights::Varying(rows) => Some(rows.len()),
+            Weights::Listed(steps) => Some(steps.len()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(index: u64, weight: f64) -> Term {
+        Term { family: Family::Step, index, weight }
+    }
+
+    #[test]
+    fn rows_are_named_youngest_first_and_stop_at_a_restart() {
+        let form = Regenerate::toeplitz(&[1.0, -0.5, 0.25]).unwrap();
+        let lives = |step: u64| (step >= 6) as u16;
+        let names = |t, age| {
+            let mut out = Vec::new();
+            form.terms(t, age, lives, &mut out).unwrap();
+            out.iter().map(|(row, w)| (row.stream(), *w)).collect::<Vec<_>>()
+        };
+        assert_eq!(names(7, 7), [(1 << 40 | 7, 1.0), (1 << 40 | 6, -0.5), (5, 0.25)]);
+        assert_eq!(names(7, 1), [(1 << 40 | 7, 1.0), (1 << 40 | 6, -0.5)]);
+        assert_eq!(names(0, 0), [(0, 1.0)]);
+    }
+
+    #[test]
+    fn a_listed_row_belongs_to_the_life_that_first_used_it() {
+        let node = Term { family: Family::TreeNode, index: 9, weight: 1.0 };
+        let form =
+            Regenerate::listed(&[vec![step(0, 1.0)], vec![node, step(1, 2.0)], vec![node, step(0, 1.0)]])
+                .unwrap();
+        let mut out = Vec::new();
+        form.terms(2, 2, |step| step as u16, &mut out).unwrap();
+        let expected = [Row::new(Family::TreeNode, 1, 9).unwrap(), Row::new(Family::Step, 0, 0).unwrap()];
+        assert_eq!(out.iter().map(|t| t.0).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn bad_lists_are_named() {
+        let error = |result: Result<Regenerate>| result.unwrap_err().to_string();
+        assert!(error(Regenerate::listed(&[vec![]])).contains("terms of step 0"));
+        assert!(error(Regenerate::listed(&[vec![step(1 << 40, 1.0)]])).contains("row index"));
+        assert!(error(Regenerate::listed(&[vec![step(3, f64::NAN)]])).contains("weight of row 3"));
+        let sampler = Term { family: Family::Sampler, index: 0, weight: 1.0 };
+        assert!(error(Regenerate::listed(&[vec![sampler]])).contains("sampler"));
+        assert!(error(Regenerate::varying(&[vec![1.0, 2.0]])).contains("weights of step 0 has length 2"));
+    }
+}

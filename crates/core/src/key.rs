@@ -1,0 +1,183 @@
+//! Secrets: the user's key, and the run key derived from it.
+
+use crate::error::{Error, Result};
+use crate::plan::Fingerprint;
+use std::path::Path;
+use zeroize::Zeroizing;
+
+/// 32 secret bytes and the public name of the run that uses them.
+///
+/// # Guarantees
+/// Wiped when dropped; neither copied, printed nor logged. Noise depends on the key, the plan and the run's name: one key
+/// serves two plans, or two runs of one plan *under different names*, without ever repeating noise.
+pub struct Key {
+    bytes: Zeroizing<[u8; 32]>,
+    run_id: String,
+}
+
+impl Key {
+    /// A fresh key from the operating system: what to use unless a run must be reproducible.
+    pub fn from_os() -> Result<Key> {
+        let mut bytes = Zeroizing::new([0; 32]);
+        getrandom::fill(&mut *bytes)
+            .map_err(|error| Error::Key(format!("the operating system gave no randomness: {error}")))?;
+        Ok(Key { bytes, run_id: String::new() })
+    }
+
+    /// A key from 32 bytes that the caller keeps secret; they must come from a good generator.
+    pub fn from_bytes(bytes: [u8; 32]) -> Key {
+        Key { bytes: Zeroizing::new(bytes), run_id: String::new() }
+    }
+
+    /// A key from 64 hexadecimal digits.
+    pub fn from_hex(text: &str) -> Result<Key> {
+        // The text is not repeated in the error: it may be a key with a typing mistake.
+        let refuse = || Error::Key(format!("{} characters: expected 64 hexadecimal digits", text.len()));
+        if text.len() != 64 || !text.bytes().all(|c| c.is_ascii_hexdigit()) {
+            return Err(refuse());
+        }
+        let mut bytes = Zeroizing::new([0; 32]);
+        for (i, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).map_err(|_| refuse())?;
+        }
+        Ok(Key { bytes, run_id: String::new() })
+    }
+
+    /// A key from a file of 32 raw bytes or 64 hexadecimal digits.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Key> {
+        let path = path.as_ref();
+        let content = Zeroizing::new(std::fs::read(path).map_err(Error::io("read key", path))?);
+        if let Ok(bytes) = content.as_slice().try_into() {
+            return Ok(Key::from_bytes(bytes));
+        }
+        let refuse = || {
+            let len = content.len();
+            Error::Key(format!(
+                "{} has {len} bytes: expected 32 raw bytes or 64 hexadecimal digits",
+                path.display()
+            ))
+        };
+        std::str::from_utf8(&content)
+            .ok()
+            .and_then(|text| Key::from_hex(text.trim_end()).ok())
+            .ok_or_else(refuse)
+    }
+
+    /// Names the run. Two runs of one plan under one key need different names.
+    pub fn with_run_id(mut self, run_id: impl Into<String>) -> Key {
+        self.run_id = run_id.into();
+        self
+    }
+
+    /// The run's name.
+    pub fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
+    /// The ChaCha key of this run of this plan.
+    pub fn run_key(&self, plan: Fingerprint) -> RunKey {
+        let mut hasher = blake3::Hasher::new_derive_key("corrnoise 2026 run key v1");
+        hasher.update(&*self.bytes).update(&plan.0).update(self.run_id.as_bytes());
+        RunKey(Zeroizing::new(hasher.finalize().into()))
+    }
+
+    /// The key as 64 hexadecimal digits, for a checkpoint that was asked to hold it.
+    pub(crate) fn to_hex(&self) -> Zeroizing<String> {
+        let mut text = Zeroizing::new(String::with_capacity(64));
+        for byte in *self.bytes {
+            for digit in [byte >> 4, byte & 15] {
+                text.push(char::from_digit(digit.into(), 16).expect("a nibble is a digit"));
+            }
+        }
+        text
+    }
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Key").field("run_id", &self.run_id).finish_non_exhaustive()
+    }
+}
+
+/// The key of one run: the ChaCha key of its noise.
+pub struct RunKey(Zeroizing<[u8; 32]>);
+
+impl RunKey {
+    /// A run key from explicit bytes, for known-answer tests and other implementations of the specification.
+    pub fn from_bytes(bytes: [u8; 32]) -> RunKey {
+        RunKey(Zeroizing::new(bytes))
+    }
+
+    /// The secret bytes.
+    pub fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// A public value that only this key has.
+    pub fn commitment(&self) -> Fingerprint {
+        Fingerprint(blake3::derive_key("corrnoise 2026 key commitment v1", &*self.0))
+    }
+
+    /// The key that authenticates this run's checkpoints.
+    pub(crate) fn checkpoint_key(&self) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(blake3::derive_key("corrnoise 2026 checkpoint key v1", &*self.0))
+    }
+}
+
+impl std::fmt::Debug for RunKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunKey").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: Fingerprint = Fingerprint([9; 32]);
+
+    #[test]
+    fn key_plan_and_run_each_change_the_run_key() {
+        let base = || Key::from_bytes([1; 32]).with_run_id("a");
+        let keys = [
+            base().run_key(PLAN),
+            base().with_run_id("b").run_key(PLAN),
+            base().run_key(Fingerprint([8; 32])),
+            Key::from_bytes([2; 32]).with_run_id("a").run_key(PLAN),
+        ];
+        for (i, first) in keys.iter().enumerate() {
+            for second in &keys[..i] {
+                assert_ne!(first.bytes(), second.bytes());
+                assert_ne!(first.commitment(), second.commitment());
+            }
+        }
+        assert_eq!(base().run_key(PLAN).bytes(), keys[0].bytes());
+        assert_ne!(
+            Key::from_os().unwrap().run_key(PLAN).bytes(),
+            Key::from_os().unwrap().run_key(PLAN).bytes()
+        );
+    }
+
+    #[test]
+    fn nothing_prints_a_key() {
+        let key = Key::from_bytes([0xab; 32]).with_run_id("r");
+        let shown = format!("{key:?} {:?}", key.run_key(PLAN));
+        assert!(!shown.contains("171") && !shown.to_lowercase().contains("abab"), "{shown}");
+    }
+
+    #[test]
+    fn key_files_hold_raw_bytes_or_hex() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let bytes: [u8; 32] = std::array::from_fn(|i| (i * 7) as u8);
+        let key = Key::from_bytes(bytes);
+        std::fs::write(&path, bytes).unwrap();
+        assert_eq!(*Key::from_file(&path).unwrap().bytes, bytes);
+        std::fs::write(&path, format!("{}\n", *key.to_hex())).unwrap();
+        assert_eq!(*Key::from_file(&path).unwrap().bytes, bytes);
+        std::fs::write(&path, b"secret but short").unwrap();
+        let message = Key::from_file(&path).unwrap_err().to_string();
+        assert!(message.contains("16 bytes") && !message.contains("secret but"), "{message}");
+        assert!(Key::from_hex(&"é".repeat(32)).is_err());
+    }
+}

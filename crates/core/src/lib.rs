@@ -1,0 +1,35 @@
+//! The online half of corrnoise: from a [`Plan`] and a [`Key`] to noisy gradients, one fused pass per step.
+//!
+//! Noise is a pure function of names, `(key, row, coordinate) → f32`; `docs/noise-spec.md` defines it to the bit, and
+//! [`noise`], [`chacha`], [`gauss`] and [`reference`] are that text in code. The rest makes it fast ([`Cpu`]), safe to use
+//! ([`Mechanism`]) and safe to stop and resume ([`Checkpoint`]).
+
+#[cfg(target_endian = "big")]
+compile_error!("checkpoints are little-endian and are read without conversion");
+
+pub mod backend;
+pub mod chacha;
+mod checkpoint;
+mod cpu;
+mod error;
+mod file;
+pub mod form;
+pub mod gauss;
+mod key;
+mod layout;
+mod mechanism;
+pub mod noise;
+mod plan;
+pub mod reference;
+mod row;
+
+pub use chacha::Rounds;
+pub use checkpoint::Checkpoint;
+pub use cpu::{Cpu, CpuGradients, CpuOptions, Element, Isa};
+pub use error::{Error, Result};
+pub use form::Form;
+pub use key::{Key, RunKey};
+pub use layout::{Layout, Shard, Tensor};
+pub use mechanism::{Mechanism, Resume, SaveOptions};
+pub use plan::{Fingerprint, NOISE_SPEC_VERSION, Plan};
+pub use row::{Family, Incarnations, Row};

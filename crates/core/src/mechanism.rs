@@ -1,0 +1,271 @@
+//! The mechanism: each step exactly once, in order, never past the end.
+
+use crate::backend::{Backend, Step};
+use crate::checkpoint::{self, Checkpoint, Info};
+use crate::cpu::{Cpu, CpuOptions, Element};
+use crate::error::{Error, Result};
+use crate::form::Kernel;
+use crate::key::{Key, RunKey};
+use crate::layout::Shard;
+use crate::plan::Plan;
+use crate::row::{Incarnations, Row};
+use std::path::Path;
+
+/// A running mechanism: a plan, a key, a place in the plan, and the state on some device.
+///
+/// # Guarantees
+/// - Step `t` is made once: adding one row to two gradients would reveal their difference, so there is no way back.
+/// - No step past `num_steps`: the claim covers no more.
+/// - Rejected input changes nothing. A step that fails half-way poisons the mechanism: every later call says so.
+/// - The noise depends on key, plan, run id, step, incarnation and coordinate; not on threads, sharding, device or history
+///   of saving and resuming.
+pub struct Mechanism<B = Cpu> {
+    plan: Plan,
+    key: Key,
+    run_key: RunKey,
+    shard: Shard,
+    incarnations: Incarnations,
+    next_step: u64,
+    poisoned: Option<u64>,
+    /// Reused by every step, so that a step allocates nothing.
+    terms: Vec<(Row, f32)>,
+    backend: B,
+}
+
+/// What a resumed run does about rows that the dead run made after the checkpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Resume {
+    /// Never makes them again: all rows from here on get new names. Claims the next free number by a marker file beside
+    /// each checkpoint, so that resuming the same file twice gives two different numbers.
+    #[default]
+    NewIncarnation,
+    /// The same, with a number that all processes agreed on, greater than any used before: for runs on many machines,
+    /// where one process claims (or the launcher counts restarts) and the others follow.
+    Incarnation(u16),
+    /// Goes on bit for bit. Only for a run of which it is certain that it released nothing after the checkpoint.
+    Exact,
+}
+
+/// What to write besides the state.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SaveOptions {
+    /// Store the key in the file, so that it alone resumes the run.
+    pub include_key: bool,
+}
+
+impl Mechanism<Cpu> {
+    /// A new run on the CPU, with all cores.
+    pub fn cpu(plan: &Plan, key: Key, shard: Shard) -> Result<Self> {
+        Self::cpu_with(plan, key, shard, CpuOptions::default())
+    }
+
+    /// A new run on the CPU.
+    pub fn cpu_with(plan: &Plan, key: Key, shard: Shard, options: CpuOptions) -> Result<Self> {
+        Self::with_backend(plan, key, shard, |run_key, shard| Cpu::new(plan, run_key, shard, options))
+    }
+
+    /// Goes on from checkpoints on the CPU; see [`Mechanism::resume_with`].
+    pub fn resume_cpu(
+        plan: &Plan,
+        key: Key,
+        shard: Shard,
+        files: &[impl AsRef<Path>],
+        resume: Resume,
+        options: CpuOptions,
+    ) -> Result<Self> {
+        Self::resume_with(plan, key, shard, files, resume, |run_key, shard| {
+            Cpu::new(plan, run_key, shard, options)
+        })
+    }
+
+    /// Adds the noise of the next step to a shard of one segment.
+    pub fn add_to<E: Element>(&mut self, gradient: &mut [E]) -> Result<()> {
+        self.add_to_all(&mut [gradient])
+    }
+
+    /// Adds the noise of the next step to one slice per segment of the shard.
+    pub fn add_to_all<E: Element>(&mut self, gradients: &mut [&mut [E]]) -> Result<()> {
+        self.run_step(E::gradients(gradients))
+    }
+
+    /// What runs, for people: instructions and threads.
+    pub fn describe(&self) -> String {
+        self.backend.describe()
+    }
+}
+
+impl<B: Backend> Mechanism<B> {
+    /// A new run on a backend whose state is that before the first step.
+    pub fn with_backend(
+        plan: &Plan,
+        key: Key,
+        shard: Shard,
+        backend: impl FnOnce(&RunKey, &Shard) -> Result<B>,
+    ) -> Result<Self> {
+        let run_key = key.run_key(plan.fingerprint());
+        let backend = backend(&run_key, &shard)?;
+        let max_terms = match plan.form().kernel() {
+            Kernel::Regenerate(regenerate) => regenerate.max_terms(),
+            _ => 0,
+        };
+        Ok(Mechanism {
+            plan: plan.clone(),
+            key,
+            run_key,
+            shard,
+            incarnations: Incarnations::first(),
+            next_step: 0,
+            poisoned: None,
+            terms: Vec::with_capacity(max_terms),
+            backend,
+        })
+    }
+
+    /// Goes on from any set of files that together hold the shard's coordinates, however the saving run was sharded.
+    pub fn resume_with(
+        plan: &Plan,
+        key: Key,
+        shard: Shard,
+        files: &[impl AsRef<Path>],
+        resume: Resume,
+        backend: impl FnOnce(&RunKey, &Shard) -> Result<B>,
+    ) -> Result<Self> {
+        let _span = tracing::debug_span!("resume", files = files.len()).entered();
+        let run_key = key.run_key(plan.fingerprint());
+        let mut checkpoints = Vec::new();
+        for file in files {
+            let checkpoint = Checkpoint::open(file)?;
+            checkpoint.check(plan, &run_key, &shard)?;
+            checkpoints.push(checkpoint);
+        }
+        let Some(first) = checkpoints.first().map(|checkpoint| checkpoint.info().clone()) else {
+            return Err(Error::length("list of checkpoints", 0, "at least 1"));
+        };
+        for other in &checkpoints[1..] {
+            if (other.info().next_step, &other.info().incarnations) != (first.next_step, &first.incarnations)
+            {
+                return Err(other.refuse(format!(
+                    "it is at step {} and the first file at {}, or they resumed differently",
+                    other.info().next_step,
+                    first.next_step
+                )));
+            }
+        }
+        let mut mechanism = Self::with_backend(plan, key, shard, backend)?;
+        mechanism.restore(&mut checkpoints)?;
+        mechanism.next_step = first.next_step;
+        mechanism.incarnations = first.incarnations;
+        mechanism.begin_incarnation(resume, &checkpoints)?;
+        Ok(mechanism)
+    }
+
+    fn restore(&mut self, checkpoints: &mut [Checkpoint]) -> Result<()> {
+        let mut given = Vec::new();
+        for checkpoint in checkpoints.iter_mut() {
+            let hashes = checkpoint.block_hashes(&self.run_key)?;
+            given.extend(checkpoint.restore(&hashes, &self.shard, &mut self.backend)?);
+        }
+        given.sort_by_key(|range| range.start);
+        let covered =
+            given.iter().fold(0, |end, range| if range.start <= end { end.max(range.end) } else { end });
+        if covered < self.shard.num_coords() {
+            return Err(checkpoints[0].refuse(format!(
+                "together the files hold the shard's first {covered} coordinates, not all {}",
+                self.shard.num_coords()
+            )));
+        }
+        Ok(())
+    }
+
+    fn begin_incarnation(&mut self, resume: Resume, checkpoints: &[Checkpoint]) -> Result<()> {
+        match resume {
+            Resume::Exact => Ok(()),
+            Resume::Incarnation(number) => self.incarnations.begin(self.next_step, number),
+            Resume::NewIncarnation => {
+                for number in self.incarnations.latest()..u16::MAX {
+                    let number = number + 1;
+                    let mut free = true;
+                    for checkpoint in checkpoints {
+                        free &= checkpoint.claim(number)?;
+                    }
+                    if free {
+                        return self.incarnations.begin(self.next_step, number);
+                    }
+                }
+                Err(Error::parameter(
+                    "incarnation",
+                    u64::from(u16::MAX) + 1,
+                    "at most 65535 resumes of one run",
+                ))
+            }
+        }
+    }
+
+    /// Adds the noise of the next step to gradients as the backend takes them.
+    pub fn run_step(&mut self, gradients: B::Gradients<'_, '_>) -> Result<()> {
+        let step = self.next_step;
+        self.check_usable()?;
+        if step >= self.plan.num_steps() {
+            return Err(Error::PastEnd { step, num_steps: self.plan.num_steps() });
+        }
+        self.backend.check(&gradients)?;
+        let _span = tracing::trace_span!("step", step).entered();
+        // Set before and cleared after, so that neither an error nor a panic leaves a usable mechanism behind.
+        self.poisoned = Some(step);
+        let lowered = Step::lower(&self.plan, step, &self.incarnations, &mut self.terms)?;
+        self.backend.step(&lowered, gradients)?;
+        self.poisoned = None;
+        self.next_step += 1;
+        Ok(())
+    }
+
+    fn check_usable(&self) -> Result<()> {
+        self.poisoned.map_or(Ok(()), |step| Err(Error::Poisoned { step }))
+    }
+
+    /// Writes a checkpoint without the key; the file appears whole or not at all. It is as secret as the key.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.save_with(path, SaveOptions::default())
+    }
+
+    /// Writes a checkpoint.
+    pub fn save_with(&self, path: impl AsRef<Path>, options: SaveOptions) -> Result<()> {
+        self.check_usable()?;
+        let _span = tracing::debug_span!("save", step = self.next_step).entered();
+        let info = Info {
+            version: 1,
+            plan: self.plan.fingerprint().to_string(),
+            space: self.shard.space().to_string(),
+            segments: self.shard.segments().iter().map(|segment| (segment.start, segment.end)).collect(),
+            key_commitment: self.run_key.commitment().to_string(),
+            run_id: self.key.run_id().to_owned(),
+            next_step: self.next_step,
+            incarnations: self.incarnations.clone(),
+            key: options.include_key.then(|| self.key.to_hex().to_string()),
+        };
+        let form = self.plan.form();
+        checkpoint::write(
+            path.as_ref(),
+            &info,
+            &self.run_key,
+            form.num_slots(),
+            form.history(),
+            &self.backend,
+        )
+    }
+
+    /// The step that the next call will make.
+    pub fn next_step(&self) -> u64 {
+        self.next_step
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The coordinates this process makes noise for.
+    pub fn shard(&self) -> &Shard {
+        &self.shard
+    }
+}

@@ -1,0 +1,259 @@
+//! The plan: all that the online half needs to know, in a file that checks itself.
+//!
+//! A plan holds no secret. Its fingerprint covers every number that shapes the noise; keys and checkpoints are bound to it.
+
+use crate::chacha::Rounds;
+use crate::error::{Error, Result};
+use crate::file::write_atomically;
+use crate::form::Form;
+use crate::row::Row;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Version of the plan's file format.
+const PLAN_VERSION: u32 = 1;
+
+/// Version of the noise specification this crate implements (`docs/noise-spec.md`).
+pub const NOISE_SPEC_VERSION: u32 = 1;
+
+/// A calibrated mechanism: how many steps, which form, how much noise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    body: Body,
+    fingerprint: Fingerprint,
+}
+
+/// 32 bytes that name a plan, a layout or a key without revealing it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint(pub [u8; 32]);
+
+impl std::fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl std::fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    noise_spec: u32,
+    num_steps: u64,
+    rounds: Rounds,
+    stddev: f64,
+    form: Form,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    corrnoise_plan: u32,
+    fingerprint: String,
+    plan: Body,
+}
+
+impl Plan {
+    /// A plan with 12 rounds. `stddev` is that of the i.i.d. noise `Z`: row `t` of the gradient receives
+    /// `stddev · output_scale(t) · z̃_t`.
+    pub fn new(num_steps: u64, form: Form, stddev: f64) -> Result<Plan> {
+        Body { noise_spec: NOISE_SPEC_VERSION, num_steps, rounds: Rounds::default(), stddev, form }.seal()
+    }
+
+    /// The same plan with another number of ChaCha rounds.
+    pub fn with_rounds(self, rounds: Rounds) -> Result<Plan> {
+        Body { rounds, ..self.body }.seal()
+    }
+
+    /// Reads a plan and checks that its fingerprint is that of its content.
+    pub fn load(path: impl AsRef<Path>) -> Result<Plan> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path).map_err(Error::io("read plan", path))?;
+        Plan::from_json(&text)
+    }
+
+    /// Writes the plan; the file appears whole or not at all.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let write = |file: &mut dyn std::io::Write| file.write_all(self.to_json().as_bytes());
+        write_atomically(path, |file| write(file).map_err(Error::io("write", path)))
+    }
+
+    /// Parses and checks a plan.
+    pub fn from_json(text: &str) -> Result<Plan> {
+        let refuse = |error: serde_json::Error| Error::Plan(error.to_string());
+        let file: File = serde_json::from_str(text).map_err(refuse)?;
+        if file.corrnoise_plan != PLAN_VERSION {
+            return Err(Error::Plan(format!(
+                "file version {}: this library reads version {PLAN_VERSION}",
+                file.corrnoise_plan
+            )));
+        }
+        let plan = file.plan.seal()?;
+        if plan.fingerprint.to_string() != file.fingerprint {
+            return Err(Error::Plan(format!(
+                "its fingerprint is {} but its content has {}: the file was edited or damaged",
+                file.fingerprint, plan.fingerprint
+            )));
+        }
+        Ok(plan)
+    }
+
+    /// The plan as text.
+    pub fn to_json(&self) -> String {
+        let file = File {
+            corrnoise_plan: PLAN_VERSION,
+            fingerprint: self.fingerprint.to_string(),
+            plan: self.body.clone(),
+        };
+        serde_json::to_string_pretty(&file).expect("a plan holds only finite numbers and string keys") + "\n"
+    }
+
+    /// Number of steps.
+    pub fn num_steps(&self) -> u64 {
+        self.body.num_steps
+    }
+
+    /// ChaCha rounds.
+    pub fn rounds(&self) -> Rounds {
+        self.body.rounds
+    }
+
+    /// Standard deviation of `Z`.
+    pub fn stddev(&self) -> f64 {
+        self.body.stddev
+    }
+
+    /// The noising form.
+    pub fn form(&self) -> &Form {
+        &self.body.form
+    }
+
+    /// What names this plan.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// The factor on row `step`, formed in f64 and rounded once.
+    pub fn scale(&self, step: u64) -> f32 {
+        (self.body.stddev * self.body.form.output_scale(step)) as f32
+    }
+}
+
+impl Body {
+    fn seal(self) -> Result<Plan> {
+        if self.noise_spec != NOISE_SPEC_VERSION {
+            return Err(Error::Plan(format!(
+                "noise specification {}: this library implements {NOISE_SPEC_VERSION}",
+                self.noise_spec
+            )));
+        }
+        if self.num_steps == 0 || self.num_steps > Row::INDEX_LIMIT {
+            return Err(Error::parameter("num_steps", self.num_steps, "1 to 2^40 = 1099511627776"));
+        }
+        if !self.stddev.is_finite() || self.stddev < 0.0 {
+            return Err(Error::parameter("stddev", self.stddev, "finite and at least 0"));
+        }
+        self.form.check_steps(self.num_steps)?;
+        let fingerprint = self.fingerprint();
+        let plan = Plan { body: self, fingerprint };
+        plan.check_scales()?;
+        Ok(plan)
+    }
+
+    /// BLAKE3 of the plan as compact JSON in which every float is the 16 hex digits of its bits: independent of how a
+    /// JSON library prints decimals.
+    fn fingerprint(&self) -> Fingerprint {
+        let mut hasher = blake3::Hasher::new_derive_key("corrnoise 2026 plan fingerprint v1");
+        let mut writer = serde_json::Serializer::with_formatter(&mut hasher, FloatBits);
+        self.serialize(&mut writer).expect("hashing cannot fail");
+        Fingerprint(hasher.finalize().into())
+    }
+}
+
+impl Plan {
+    /// A scale that overflows, or vanishes although the noise should not, would void the claim.
+    fn check_scales(&self) -> Result<()> {
+        let distinct = self.body.form.num_output_scales().min(self.num_steps());
+        for step in 0..distinct {
+            let scale = self.scale(step);
+            if !scale.is_finite() || (scale == 0.0 && self.stddev() != 0.0) {
+                return Err(Error::parameter(
+                    format!("stddev times output scale {step}"),
+                    self.stddev() * self.body.form.output_scale(step),
+                    "within the range of f32",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+struct FloatBits;
+
+impl serde_json::ser::Formatter for FloatBits {
+    fn write_f64<W: ?Sized + std::io::Write>(&mut self, writer: &mut W, value: f64) -> std::io::Result<()> {
+        write!(writer, "{:016x}", value.to_bits())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        Plan::new(20, Form::banded_toeplitz(&[2.0, 1.0, 0.3]).unwrap(), 0.1).unwrap()
+    }
+
+    #[test]
+    fn json_round_trip_keeps_every_bit() {
+        assert_eq!(Plan::from_json(&plan().to_json()).unwrap(), plan());
+    }
+
+    #[test]
+    fn an_edited_plan_is_refused() {
+        let text = plan().to_json();
+        for (from, to) in
+            [("\"stddev\": 0.1", "\"stddev\": 0.2"), ("\"rounds\": 12", "\"rounds\": 8"), ("0.5", "0.25")]
+        {
+            assert!(text.contains(from), "{text}");
+            let error = Plan::from_json(&text.replacen(from, to, 1)).unwrap_err().to_string();
+            assert!(error.contains("edited or damaged"), "{error}");
+        }
+        let error =
+            Plan::from_json(&text.replace("\"rounds\": 12", "\"rounds\": 13")).unwrap_err().to_string();
+        assert!(error.contains("13") && error.contains("8, 12 or 20"), "{error}");
+        let error =
+            Plan::from_json(&text.replace("\"corrnoise_plan\": 1", "\"corrnoise_plan\": 9")).unwrap_err();
+        assert!(error.to_string().contains("version 9"));
+        assert!(Plan::from_json(&text[..text.len() / 2]).is_err());
+    }
+
+    #[test]
+    fn bad_numbers_are_named() {
+        let make = |n, stddev| Plan::new(n, Form::independent(), stddev).unwrap_err().to_string();
+        assert!(make(0, 1.0).contains("num_steps is 0"));
+        assert!(make((1 << 40) + 1, 1.0).contains("1099511627777"));
+        assert!(make(1, -1.0).contains("stddev is -1"));
+        assert!(make(1, f64::NAN).contains("stddev is NaN"));
+        assert!(make(1, 1e300).contains("range of f32"));
+        assert!(make(1, 1e-300).contains("range of f32"));
+        assert!(Plan::new(1, Form::independent(), 0.0).is_ok(), "no noise is a value");
+        let scaled = Form::independent().with_output_scale(vec![1.0, 2.0, 3.0]).unwrap();
+        let error = Plan::new(4, scaled, 1.0).unwrap_err().to_string();
+        assert!(error.contains("output scale has length 3: expected the plan's 4 steps"), "{error}");
+    }
+
+    #[test]
+    fn the_fingerprint_is_pinned() {
+        // Keys and checkpoints are bound to it: a change here breaks every stored run.
+        assert_eq!(
+            plan().fingerprint().to_string(),
+            "4f17bfc042c1c361c484144ddca2c7b58493ec6bfb2a48d977cd9c38d6da5272"
+        );
+    }
+}

@@ -1,0 +1,59 @@
+//! The noising forms in code, one coordinate at a time: what every engine is compared with.
+
+use crate::chacha::ChaCha;
+use crate::error::Result;
+use crate::form::{Form, History, Kernel};
+use crate::noise::normal;
+use crate::row::{Family, Incarnations, Row};
+use half::bf16;
+
+/// `z̃` of one coordinate at steps `0..num_steps`, before scale and standard deviation.
+pub fn trajectory(
+    cipher: &ChaCha,
+    form: &Form,
+    incarnations: &Incarnations,
+    coord: u64,
+    num_steps: u64,
+) -> Result<Vec<f32>> {
+    let mut outputs: Vec<f32> = Vec::new();
+    let mut buffers = vec![0.0; form.num_slots()];
+    for step in 0..num_steps {
+        let age = form.age(step);
+        let z = normal(cipher, Row::new(Family::Step, incarnations.at(step), step)?, coord);
+        let output = match form.kernel() {
+            Kernel::Blt(blt) => {
+                if age == 0 {
+                    buffers.fill(0.0);
+                }
+                let mut sum = z;
+                for (scale, m) in blt.scale().iter().zip(&buffers) {
+                    sum = (-scale).mul_add(*m, sum);
+                }
+                for (decay, m) in blt.decay().iter().zip(&mut buffers) {
+                    *m = decay.mul_add(*m, sum);
+                }
+                sum
+            }
+            Kernel::Ring(ring) => {
+                let mut sum = z;
+                for (coef, past) in ring.coefs(step).iter().take(age as usize).zip(outputs.iter().rev()) {
+                    let past = match ring.history() {
+                        History::F32 => *past,
+                        History::Bf16 => bf16::from_f32(*past).to_f32(),
+                    };
+                    sum = (-coef).mul_add(past, sum);
+                }
+                sum
+            }
+            Kernel::Regenerate(regenerate) => {
+                let mut terms = Vec::new();
+                regenerate.terms(step, age, |step| incarnations.at(step), &mut terms)?;
+                terms
+                    .iter()
+                    .fold(0.0_f32, |sum, (row, weight)| weight.mul_add(normal(cipher, *row, coord), sum))
+            }
+        };
+        outputs.push(output);
+    }
+    Ok(outputs)
+}

@@ -1,0 +1,56 @@
+//! Forms of realistic size, by name: the ones that benches and peers are measured on.
+
+use corrnoise::form::{Kernel, Regenerate, Term};
+use corrnoise::{Family, Form, Result};
+
+/// Names that [`form`] knows.
+pub const NAMES: [&str; 8] =
+    ["independent", "blt4", "blt8", "ring16", "ring64", "regenerate4", "regenerate64", "dense255"];
+
+/// The form of that name.
+pub fn form(name: &str, num_steps: u64) -> Option<Result<Form>> {
+    Some(match name {
+        "independent" => Ok(Form::independent()),
+        // Decays and scales of the size that the optimiser gives for thousands of steps.
+        "blt4" => Form::blt(&[0.29, 0.13, 0.06, 0.015], &[0.22, 0.71, 0.944, 0.9957]),
+        "blt8" => Form::blt(
+            &[0.21, 0.11, 0.07, 0.04, 0.022, 0.011, 0.005, 0.0012],
+            &[0.13, 0.49, 0.76, 0.89, 0.952, 0.981, 0.9937, 0.9989],
+        ),
+        "ring16" => Form::banded_toeplitz(&square_root_coefs(16)),
+        "ring64" => Form::banded_toeplitz(&square_root_coefs(64)),
+        "regenerate4" => Form::regenerate(&inverse_square_root_coefs(4)),
+        "regenerate64" => Form::regenerate(&inverse_square_root_coefs(64)),
+        "dense255" => dense_row(256, num_steps),
+        _ => return None,
+    })
+}
+
+/// Coefficients of the square root of the prefix-sum matrix: `(1 − x)^(−1/2)`.
+pub fn square_root_coefs(len: usize) -> Vec<f64> {
+    binomial_series(len, |t| 1.0 - 0.5 / t)
+}
+
+/// Coefficients of its inverse: `(1 − x)^(1/2)`.
+pub fn inverse_square_root_coefs(len: usize) -> Vec<f64> {
+    binomial_series(len, |t| 1.0 - 1.5 / t)
+}
+
+fn binomial_series(len: usize, ratio: impl Fn(f64) -> f64) -> Vec<f64> {
+    let mut coefs = vec![1.0];
+    for t in 1..len {
+        coefs.push(coefs[t - 1] * ratio(t as f64));
+    }
+    coefs
+}
+
+/// The last row of a dense `C⁻¹` with `rows` rows, at every step, so that one row can be timed again and again.
+fn dense_row(rows: usize, num_steps: u64) -> Result<Form> {
+    let weights = inverse_square_root_coefs(rows);
+    let terms: Vec<Term> = weights
+        .iter()
+        .enumerate()
+        .map(|(age, &weight)| Term { family: Family::Step, index: (rows - 1 - age) as u64, weight })
+        .collect();
+    Ok(Kernel::Regenerate(Regenerate::listed(&vec![terms; num_steps as usize])?).into())
+}

@@ -1,0 +1,76 @@
+//! The memory traffic of a form with no arithmetic to speak of: the bound that a fused step is measured against.
+
+use corrnoise::Form;
+use corrnoise::form::Kernel;
+
+/// Coordinates that one thread takes through all rows before it goes on, as the engine does.
+const RUN: usize = 8192;
+
+/// Arrays of the size of a gradient and a form's state.
+pub struct Traffic {
+    gradient: Vec<f32>,
+    /// `[run][row][coordinate]`.
+    state: Vec<f32>,
+    rows: usize,
+    written: usize,
+}
+
+impl Traffic {
+    /// Room for `dim` coordinates of `form`.
+    pub fn new(form: &Form, dim: usize) -> Traffic {
+        let rows = form.num_slots();
+        let written = if matches!(form.kernel(), Kernel::Ring(_)) { rows.min(1) } else { rows };
+        Traffic { gradient: vec![1.0; dim], state: vec![1.0; dim * rows], rows, written }
+    }
+
+    /// Bytes that one step moves.
+    pub fn bytes(&self) -> u64 {
+        4 * self.gradient.len() as u64 * (2 + self.rows + self.written) as u64
+    }
+
+    /// Reads every row once; writes the gradient and the rows that the form writes.
+    pub fn step(&mut self, threads: usize) {
+        let rows = self.rows;
+        let share = self.gradient.len().div_ceil(threads).next_multiple_of(RUN);
+        let written = self.written;
+        let gradients = self.gradient.chunks_mut(share);
+        let mut rest = self.state.as_mut_slice();
+        std::thread::scope(|scope| {
+            let mut own = None;
+            for gradient in gradients {
+                let (state, tail) = std::mem::take(&mut rest).split_at_mut(gradient.len() * rows);
+                rest = tail;
+                let work = move || touch(gradient, state, rows, written);
+                match own {
+                    None => own = Some(work),
+                    Some(_) => {
+                        scope.spawn(work);
+                    }
+                }
+            }
+            own.into_iter().for_each(|mut work| work());
+        });
+    }
+}
+
+fn touch(gradient: &mut [f32], state: &mut [f32], rows: usize, written: usize) {
+    let mut rest = state;
+    for run in gradient.chunks_mut(RUN) {
+        let len = run.len();
+        let (own, tail) = std::mem::take(&mut rest).split_at_mut(len * rows);
+        rest = tail;
+        for (row, values) in own.chunks_exact_mut(len).enumerate() {
+            for (g, m) in run.iter_mut().zip(&mut *values) {
+                *g += 0.5 * *m;
+            }
+            if row < written {
+                for (g, m) in run.iter().zip(values) {
+                    *m = 0.25 * *m + *g;
+                }
+            }
+        }
+        if rows == 0 {
+            run.iter_mut().for_each(|g| *g = 0.5 * *g + 1.0);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Every implementation against the same vectors: the reference functions, and the CPU engine with and without SIMD.
+
+use corrnoise::backend::{Backend, Step, StepKernel};
+use corrnoise::chacha::ChaCha;
+use corrnoise::{
+    Cpu, CpuGradients, CpuOptions, Form, Incarnations, Isa, Plan, RunKey, Shard, gauss, noise, reference,
+};
+use corrnoise_workspace::vectors::{self, Vector};
+
+const ENGINES: [Isa; 2] = [Isa::Scalar, Isa::Auto];
+
+fn engine(isa: Isa, vector: &Vector, plan: &Plan, coords: std::ops::Range<u64>) -> Cpu {
+    let key = RunKey::from_bytes(vector.key());
+    let shard = Shard::whole(coords.end).unwrap().within(coords).unwrap();
+    Cpu::new(plan, &key, &shard, CpuOptions { threads: 1, isa }).unwrap()
+}
+
+/// One step of an engine on a poisoned-to-zero gradient: what it added, as bits.
+fn run(cpu: &mut Cpu, step: &Step<'_>, len: usize) -> Vec<u32> {
+    let mut out = vec![0.0_f32; len];
+    cpu.step(step, CpuGradients::F32(&mut [&mut out])).unwrap();
+    out.iter().map(|z| z.to_bits()).collect()
+}
+
+#[test]
+fn keystream() {
+    for vector in vectors::read("chacha.txt") {
+        let cipher = ChaCha::new(&vector.key(), vector.rounds());
+        match vector.kind.as_str() {
+            "block" => {
+                let words = cipher.block(vector.hex("stream"), vector.hex("block"));
+                assert_eq!(words.to_vec(), vector.words("words"), "{}", vector.place);
+            }
+            "keystream" => {
+                let nonce: [u8; 8] = vector.bytes("nonce").try_into().unwrap();
+                let expected = vector.bytes("bytes");
+                let blocks = (0..expected.len() as u64 / 64)
+                    .map(|block| cipher.block(u64::from_le_bytes(nonce), block));
+                let bytes: Vec<u8> = blocks.flatten().flat_map(u32::to_le_bytes).collect();
+                assert_eq!(bytes, expected, "{}", vector.place);
+            }
+            other => panic!("{}: unknown kind {other}", vector.place),
+        }
+    }
+}
+
+#[test]
+fn words_to_normals() {
+    for vector in vectors::read("gauss.txt") {
+        let word = |name| vector.hex(name) as u32;
+        let (got, expected) = match vector.kind.as_str() {
+            "radius" => (vec![gauss::radius(word("word"))], vector.words("bits")),
+            "tail" => (vec![gauss::tail_radius(word("word"), word("extension"))], vector.words("bits")),
+            "angle" => {
+                let (sin, cos) = gauss::sin_cos(word("word"));
+                (vec![sin, cos], [vector.words("sin"), vector.words("cos")].concat())
+            }
+            "pair" => {
+                let (first, second) = gauss::normals(gauss::radius(word("radius_word")), word("angle_word"));
+                (vec![first, second], vector.words("bits"))
+            }
+            other => panic!("{}: unknown kind {other}", vector.place),
+        };
+        assert_eq!(got.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), expected, "{}", vector.place);
+    }
+}
+
+#[test]
+fn normals() {
+    for vector in vectors::read("normals.txt") {
+        assert_eq!(vector.kind, "normals", "{}", vector.place);
+        let (first, expected) = (vector.decimal("coord"), vector.words("bits"));
+        let coords = first..first + expected.len() as u64;
+        let cipher = ChaCha::new(&vector.key(), vector.rounds());
+        let got: Vec<u32> =
+            coords.clone().map(|c| noise::normal(&cipher, vector.row(), c).to_bits()).collect();
+        assert_eq!(got, expected, "{} (reference)", vector.place);
+        let plan = Plan::new(1, Form::independent(), 1.0).unwrap().with_rounds(vector.rounds()).unwrap();
+        for isa in ENGINES {
+            let mut cpu = engine(isa, &vector, &plan, coords.clone());
+            // 1·z + 0 is z: an engine's own normals, whatever the row's family.
+            let kernel = StepKernel::Regenerate { terms: &[(vector.row(), 1.0)] };
+            let step = Step { number: 0, scale: 1.0, kernel };
+            assert_eq!(run(&mut cpu, &step, expected.len()), expected, "{} ({isa:?})", vector.place);
+        }
+    }
+}
+
+#[test]
+fn forms() {
+    for vector in vectors::read("forms.txt") {
+        assert_eq!(vector.kind, "form", "{}", vector.place);
+        let (coord, expected) = (vector.decimal("coord"), vector.words("bits"));
+        let steps = expected.len() as u64;
+        let form: Form = serde_json::from_str(vector.text("form")).unwrap();
+        let incarnations: Incarnations = vector.incarnations();
+        let cipher = ChaCha::new(&vector.key(), vector.rounds());
+        let got = reference::trajectory(&cipher, &form, &incarnations, coord, steps).unwrap();
+        assert_eq!(
+            got.iter().map(|z| z.to_bits()).collect::<Vec<_>>(),
+            expected,
+            "{} (reference)",
+            vector.place
+        );
+        let plan = Plan::new(steps, form, 1.0).unwrap().with_rounds(vector.rounds()).unwrap();
+        for isa in ENGINES {
+            // Neighbours on both sides, so that the coordinate sits in the middle of the vector path.
+            let coords = coord.saturating_sub(40)..coord + 40;
+            let at = (coord - coords.start) as usize;
+            let mut cpu = engine(isa, &vector, &plan, coords.clone());
+            let mut terms = Vec::new();
+            let got: Vec<u32> = (0..steps)
+                .map(|t| {
+                    let step = Step::lower(&plan, t, &incarnations, &mut terms).unwrap();
+                    run(&mut cpu, &step, (coords.end - coords.start) as usize)[at]
+                })
+                .collect();
+            assert_eq!(got, expected, "{} ({isa:?})", vector.place);
+        }
+    }
+}
