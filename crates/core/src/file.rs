@@ -5,15 +5,29 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-/// Writes through a temporary file in the same folder (mode 0600), syncs it, then renames it over `path` and syncs the
-/// folder: after a crash the old file or the new one is there, never a part.
+/// Who may read a new file.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Access {
+    /// Whoever the user's settings allow.
+    Usual,
+    /// The owner alone (mode 0600).
+    Owner,
+}
+
+/// Writes through a temporary file in the same folder, syncs it, then renames it over `path` and syncs the folder: after a
+/// crash the old file or the new one is there, never a part.
 pub(crate) fn write_atomically(
     path: &Path,
+    access: Access,
     write: impl FnOnce(&mut BufWriter<&mut File>) -> Result<()>,
 ) -> Result<()> {
     let fail = || Error::io("write", path);
     let folder = folder(path);
-    let mut temporary = tempfile::NamedTempFile::new_in(folder).map_err(fail())?;
+    let mut builder = tempfile::Builder::new();
+    if access == Access::Usual {
+        widen_access(&mut builder);
+    }
+    let mut temporary = builder.tempfile_in(folder).map_err(fail())?;
     let mut writer = BufWriter::with_capacity(1 << 20, temporary.as_file_mut());
     write(&mut writer)?;
     writer.flush().map_err(fail())?;
@@ -22,6 +36,16 @@ pub(crate) fn write_atomically(
     temporary.persist(path).map_err(|error| fail()(error.error))?;
     sync_folder(folder).map_err(fail())
 }
+
+/// Temporary files belong to the owner alone unless said otherwise; the user's umask still applies.
+#[cfg(unix)]
+fn widen_access(builder: &mut tempfile::Builder<'_, '_>) {
+    use std::os::unix::fs::PermissionsExt;
+    builder.permissions(std::fs::Permissions::from_mode(0o666));
+}
+
+#[cfg(not(unix))]
+fn widen_access(_: &mut tempfile::Builder<'_, '_>) {}
 
 /// The folder a file lies in.
 pub(crate) fn folder(path: &Path) -> &Path {

@@ -4,7 +4,7 @@
 
 use crate::chacha::Rounds;
 use crate::error::{Error, Result};
-use crate::file::write_atomically;
+use crate::file::{Access, write_atomically};
 use crate::form::Form;
 use crate::row::Row;
 use serde::{Deserialize, Serialize};
@@ -80,7 +80,7 @@ impl Plan {
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let write = |file: &mut dyn std::io::Write| file.write_all(self.to_json().as_bytes());
-        write_atomically(path, |file| write(file).map_err(Error::io("write", path)))
+        write_atomically(path, Access::Usual, |file| write(file).map_err(Error::io("write", path)))
     }
 
     /// Parses and checks a plan.

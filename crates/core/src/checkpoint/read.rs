@@ -8,7 +8,7 @@ use crate::form::{Form, History};
 use crate::key::{Key, RunKey};
 use crate::layout::Shard;
 use crate::plan::Plan;
-use safetensors::tensor::{Dtype, Metadata};
+use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -231,11 +231,17 @@ fn shape(metadata: &Metadata, info: &Info) -> Option<(usize, History, u64)> {
     let [slots, coords] = state.shape[..] else { return None };
     let ascending = info.segments.windows(2).all(|pair| pair[0].1 <= pair[1].0);
     let blocks = slots.checked_mul((coords as u64).div_ceil(BLOCK) as usize)?;
-    let rest = [("block_hashes", vec![blocks, 32]), ("mac", vec![32])];
-    let rest_fits = rest.iter().all(|(name, shape)| {
-        metadata.info(name).is_some_and(|tensor| tensor.dtype == Dtype::U8 && tensor.shape == *shape)
-    });
-    let order = metadata.offset_keys() == ["state", "block_hashes", "mac"];
-    let fits = info.num_coords()? == coords as u64 && coords > 0 && ascending && rest_fits && order;
+    let mut end = state.data_offsets.1;
+    let mut follows = |name: &str, shape: &[usize]| {
+        let fits = |tensor: &TensorInfo| {
+            tensor.dtype == Dtype::U8 && tensor.shape == shape && tensor.data_offsets.0 == end
+        };
+        let tensor = metadata.info(name).filter(|tensor| fits(tensor))?;
+        end = tensor.data_offsets.1;
+        Some(())
+    };
+    follows("block_hashes", &[blocks, 32])?;
+    follows("mac", &[32])?;
+    let fits = info.num_coords()? == coords as u64 && coords > 0 && ascending && state.data_offsets.0 == 0;
     fits.then_some((slots, history, coords as u64))
 }

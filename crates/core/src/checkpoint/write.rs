@@ -3,7 +3,7 @@
 use super::{BLOCK, ENTRY, Info, mac};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
-use crate::file::write_atomically;
+use crate::file::{Access, write_atomically};
 use crate::form::History;
 use crate::key::RunKey;
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
@@ -23,7 +23,7 @@ pub(crate) fn write(
     let fail = || Error::io("write", path);
     let coords = info.num_coords().expect("a shard's segments ascend");
     let header = header(info, slots, coords, history);
-    write_atomically(path, |file| {
+    write_atomically(path, Access::Owner, |file| {
         file.write_all(&header).map_err(fail())?;
         let mut block_hashes = Vec::new();
         let mut buffer = vec![0; BLOCK.min(coords) as usize * history.bytes()];

@@ -284,15 +284,15 @@ unsafe fn ring_lanes<V: Lanes, H: Stored, const N: usize>(
     // SAFETY: as `ring_chunk`; `at + N·WIDTH ≤ chunk`, and the slot stays below `slots`.
     unsafe {
         let mut sum = [V::zero(); N];
-        for i in 0..N {
-            sum[i] = V::load_f32(z.add(at + i * V::WIDTH));
+        for (i, sum) in sum.iter_mut().enumerate() {
+            *sum = V::load_f32(z.add(at + i * V::WIDTH));
         }
         let mut slot = job.head;
         for &coef in coefs {
             let coef = V::splat(-coef);
             let row = rows.add(slot * chunk + at);
-            for i in 0..N {
-                sum[i] = coef.fma(H::load::<V>(row.add(i * V::WIDTH)), sum[i]);
+            for (i, sum) in sum.iter_mut().enumerate() {
+                *sum = coef.fma(H::load::<V>(row.add(i * V::WIDTH)), *sum);
             }
             slot += 1;
             if slot == job.slots {
@@ -300,9 +300,9 @@ unsafe fn ring_lanes<V: Lanes, H: Stored, const N: usize>(
             }
         }
         let oldest = rows.add((job.head + job.slots - 1) % job.slots * chunk + at);
-        for i in 0..N {
-            sum[i].store_f32(z.add(at + i * V::WIDTH));
-            H::store(sum[i], oldest.add(i * V::WIDTH));
+        for (i, sum) in sum.into_iter().enumerate() {
+            sum.store_f32(z.add(at + i * V::WIDTH));
+            H::store(sum, oldest.add(i * V::WIDTH));
         }
     }
 }

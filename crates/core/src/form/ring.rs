@@ -83,7 +83,7 @@ impl Ring {
 
     /// A row of coefficients per step; row `t` has at most `t` of them.
     pub fn varying(rows: &[Vec<f64>]) -> Result<Ring> {
-        for (t, row) in rows.iter().enumerate().filter(|(t, row)| row.len() > *t) {
+        if let Some((t, row)) = rows.iter().enumerate().find(|(t, row)| row.len() > *t) {
             return Err(Error::length(format!("ring row {t}"), row.len(), format!("at most {t} past steps")));
         }
         let round_row = |(t, row): (usize, &Vec<f64>)| round(row, &format!("ring row {t}, coefficient"));

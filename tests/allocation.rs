@@ -1,0 +1,51 @@
+//! A step allocates nothing, on no thread.
+
+use corrnoise::{CpuOptions, Form, Key, Mechanism, Plan, Shard};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+struct Counting;
+
+// SAFETY: passes everything on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The only test of this file: a second one, running beside it, would be counted too.
+#[test]
+fn a_step_allocates_nothing() {
+    let forms = [
+        Form::independent(),
+        Form::blt(&[0.3, 0.1], &[0.5, 0.95]).unwrap(),
+        Form::banded_toeplitz(&[1.0, 0.5, 0.375, 0.3125]).unwrap(),
+        Form::regenerate(&[1.0, -0.5, -0.125, -0.0625]).unwrap(),
+    ];
+    for form in forms {
+        for threads in [1, 2, 4] {
+            let plan = Plan::new(500, form.clone(), 0.5).unwrap();
+            let options = CpuOptions { threads, ..CpuOptions::default() };
+            let shard = Shard::whole(100_003).unwrap();
+            let mut noise = Mechanism::cpu_with(&plan, Key::from_os().unwrap(), shard, options).unwrap();
+            let mut gradient = vec![0.0_f32; 100_003];
+            // The first steps may set up what a thread keeps.
+            (0..3).for_each(|_| noise.add_to(&mut gradient).unwrap());
+            let before = ALLOCATIONS.load(Ordering::Relaxed);
+            (0..400).for_each(|_| noise.add_to(&mut gradient).unwrap());
+            assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before, "{form:?}, {threads} threads");
+        }
+    }
+    assert!(ALLOCATIONS.load(Ordering::Relaxed) > 0, "the counter counts");
+}

@@ -1,0 +1,217 @@
+//! Stopping and going on: what a file refuses, what a resumed run never makes again.
+
+use corrnoise::{Checkpoint, CpuOptions, Form, Key, Layout, Mechanism, Plan, Resume, SaveOptions, Shard};
+use std::path::{Path, PathBuf};
+
+const DIM: u64 = 70_000;
+
+fn plan() -> Plan {
+    Plan::new(20, Form::blt(&[0.3, 0.1], &[0.5, 0.95]).unwrap(), 0.5).unwrap()
+}
+
+fn key() -> Key {
+    Key::from_bytes(std::array::from_fn(|i| i as u8)).with_run_id("checkpoint test")
+}
+
+fn shard() -> Shard {
+    Shard::whole(DIM).unwrap()
+}
+
+/// A run that made `steps` steps and was saved.
+fn saved(folder: &Path, steps: u64) -> PathBuf {
+    let mut noise = Mechanism::cpu(&plan(), key(), shard()).unwrap();
+    let mut gradient = vec![0.0_f32; DIM as usize];
+    (0..steps).for_each(|_| noise.add_to(&mut gradient).unwrap());
+    let path = folder.join("noise.safetensors");
+    noise.save(&path).unwrap();
+    path
+}
+
+fn resume(path: &Path, how: Resume) -> corrnoise::Result<Mechanism> {
+    Mechanism::resume_cpu(&plan(), key(), shard(), &[path], how, CpuOptions::default())
+}
+
+fn next_row(noise: &mut Mechanism) -> Vec<f32> {
+    let mut row = vec![0.0; noise.shard().num_coords() as usize];
+    noise.add_to(&mut row).unwrap();
+    row
+}
+
+#[test]
+fn resuming_makes_new_rows_by_default_and_the_same_ones_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = saved(folder.path(), 5);
+    let lost = next_row(&mut resume(&path, Resume::Exact).unwrap());
+    assert_eq!(lost, next_row(&mut resume(&path, Resume::Exact).unwrap()));
+    // Two resumes of one file, as after a second crash: neither repeats the other, nor the run that died.
+    let first = next_row(&mut resume(&path, Resume::default()).unwrap());
+    let second = next_row(&mut resume(&path, Resume::default()).unwrap());
+    assert!(lost != first && lost != second && first != second);
+    // Past rows are the same for all: the buffers still hold them.
+    let third = next_row(&mut resume(&path, Resume::Incarnation(9)).unwrap());
+    assert_eq!(third, next_row(&mut resume(&path, Resume::Incarnation(9)).unwrap()));
+    assert!(![&lost, &first, &second].contains(&&third));
+}
+
+#[test]
+fn old_rows_keep_their_names_in_regenerated_history() {
+    let folder = tempfile::tempdir().unwrap();
+    let form = Form::regenerate(&[1.0, -0.5, -0.25]).unwrap();
+    let plan = Plan::new(10, form, 1.0).unwrap();
+    let shard = || Shard::whole(1000).unwrap();
+    let path = folder.path().join("file");
+    let mut noise = Mechanism::cpu(&plan, key(), shard()).unwrap();
+    (0..3).for_each(|_| drop(next_row(&mut noise)));
+    noise.save(&path).unwrap();
+    let resumed =
+        Mechanism::resume_cpu(&plan, key(), shard(), &[&path], Resume::Incarnation(4), CpuOptions::default());
+    let row = next_row(&mut resumed.unwrap());
+    let cipher = corrnoise::chacha::ChaCha::new(key().run_key(plan.fingerprint()).bytes(), plan.rounds());
+    let z = |incarnation, step, coord| {
+        let name = corrnoise::Row::new(corrnoise::Family::Step, incarnation, step).unwrap();
+        corrnoise::noise::normal(&cipher, name, coord)
+    };
+    for coord in [0, 511, 999] {
+        let expected = [(1.0, 4, 3), (-0.5, 0, 2), (-0.25, 0, 1)]
+            .iter()
+            .fold(0.0_f32, |sum, &(weight, life, step)| f32::mul_add(weight, z(life, step, coord), sum));
+        assert_eq!(row[coord as usize], expected);
+    }
+}
+
+#[test]
+fn an_old_incarnation_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = saved(folder.path(), 5);
+    let mut noise = resume(&path, Resume::Incarnation(7)).unwrap();
+    drop(next_row(&mut noise));
+    noise.save(&path).unwrap();
+    let error = resume(&path, Resume::Incarnation(7)).err().unwrap().to_string();
+    assert!(error.contains("incarnation is 7: expected greater than 7"), "{error}");
+}
+
+#[test]
+fn foreign_files_are_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = saved(folder.path(), 5);
+    let refusal = |plan: &Plan, key: Key, shard: Shard| {
+        let outcome = Mechanism::resume_cpu(plan, key, shard, &[&path], Resume::Exact, CpuOptions::default());
+        outcome.err().expect("must be refused").to_string()
+    };
+    let other = Plan::new(21, plan().form().clone(), 0.5).unwrap();
+    assert!(refusal(&other, key(), shard()).contains("it belongs to plan"));
+    assert!(refusal(&plan(), Key::from_bytes([0; 32]), shard()).contains("another key or run id"));
+    let other_run = refusal(&plan(), key().with_run_id("x"), shard());
+    assert!(other_run.contains("its run id is \"checkpoint test\""), "{other_run}");
+    let other_layout = Layout::new([("w", DIM)]).unwrap().whole();
+    assert!(refusal(&plan(), key(), other_layout).contains("its layout is"));
+    std::fs::write(&path, b"12345").unwrap();
+    assert!(refusal(&plan(), key(), shard()).contains("not a safetensors file"));
+    std::fs::write(&path, [&9_u64.to_le_bytes()[..], b"{\"a\":[1]}"].concat()).unwrap();
+    assert!(refusal(&plan(), key(), shard()).contains("not a safetensors file"));
+    std::fs::remove_file(&path).unwrap();
+    assert!(refusal(&plan(), key(), shard()).contains("cannot open checkpoint"));
+}
+
+#[test]
+fn every_truncation_and_every_flipped_byte_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = saved(folder.path(), 5);
+    let whole = std::fs::read(&path).unwrap();
+    let header = 8 + u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
+    for len in [0, 7, 8, header / 2, header, header + 1, whole.len() / 2, whole.len() - 1] {
+        std::fs::write(&path, &whole[..len]).unwrap();
+        assert!(resume(&path, Resume::Exact).is_err(), "cut to {len} bytes");
+    }
+    std::fs::write(&path, [&whole[..], b"more"].concat()).unwrap();
+    assert!(resume(&path, Resume::Exact).err().unwrap().to_string().contains("foreign bytes"));
+    // All of the header and the hashes, and places all over the state.
+    let tail = whole.len() - 32 * 5;
+    for at in (0..header).chain((header..tail).step_by(7919)).chain(tail..whole.len()) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x10;
+        std::fs::write(&path, &damaged).unwrap();
+        assert!(resume(&path, Resume::Exact).is_err(), "byte {at} of {}", whole.len());
+    }
+    std::fs::write(&path, &whole).unwrap();
+    assert!(resume(&path, Resume::Exact).is_ok());
+}
+
+#[test]
+fn files_must_cover_the_shard_and_agree_on_the_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let save = |range: std::ops::Range<u64>, steps: u64| {
+        let mut noise = Mechanism::cpu(&plan(), key(), shard().within(range.clone()).unwrap()).unwrap();
+        (0..steps).for_each(|_| drop(next_row(&mut noise)));
+        let path = folder.path().join(format!("{}-{steps}", range.start));
+        noise.save(&path).unwrap();
+        path
+    };
+    let refusal = |files: &[PathBuf]| {
+        let outcome =
+            Mechanism::resume_cpu(&plan(), key(), shard(), files, Resume::Exact, CpuOptions::default());
+        outcome.err().expect("must be refused").to_string()
+    };
+    let (low, high, late) = (save(0..30_000, 2), save(30_001..DIM, 2), save(30_000..DIM, 3));
+    assert!(refusal(&[low.clone(), high]).contains("first 30000 coordinates, not all 70000"));
+    assert!(refusal(&[low, late]).contains("step 3 and the first file at 2"));
+    assert!(refusal(&[]).contains("list of checkpoints"));
+}
+
+#[test]
+fn the_key_is_stored_only_if_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = saved(folder.path(), 1);
+    let hex = "000102030405060708090a0b0c0d0e0f";
+    let holds_key = |path: &Path| String::from_utf8_lossy(&std::fs::read(path).unwrap()).contains(hex);
+    assert!(!holds_key(&path));
+    assert!(Checkpoint::open(&path).unwrap().key().unwrap().is_none());
+    let mut noise = resume(&path, Resume::Exact).unwrap();
+    noise.save_with(&path, SaveOptions { include_key: true }).unwrap();
+    assert!(holds_key(&path));
+    let stored = Checkpoint::open(&path).unwrap().key().unwrap().unwrap();
+    let resumed =
+        Mechanism::resume_cpu(&plan(), stored, shard(), &[&path], Resume::Exact, CpuOptions::default());
+    assert_eq!(next_row(&mut resumed.unwrap()), next_row(&mut noise));
+}
+
+#[cfg(unix)]
+#[test]
+fn only_the_owner_may_read_a_checkpoint() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = saved(folder.path(), 1);
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_failed_save_leaves_the_old_file_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    std::fs::create_dir(&path).unwrap(); // a rename over a folder fails
+    let noise = Mechanism::cpu(&plan(), key(), shard()).unwrap();
+    assert!(noise.save(&path).is_err());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    assert!(
+        noise.save(folder.path().join("no/such/folder")).unwrap_err().to_string().contains("cannot write")
+    );
+}
+
+/// A file written once and kept: this version's readers must read it for ever.
+#[test]
+fn a_stored_version_1_file_still_loads() {
+    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/checkpoint-v1.safetensors");
+    let plan = Plan::load(stored.with_extension("plan.json")).unwrap();
+    let shard = Shard::whole(600).unwrap();
+    let resumed =
+        Mechanism::resume_cpu(&plan, key(), shard, &[&stored], Resume::Exact, CpuOptions::default());
+    let mut noise = resumed.unwrap();
+    assert_eq!(noise.next_step(), 7);
+    let cipher = corrnoise::chacha::ChaCha::new(key().run_key(plan.fingerprint()).bytes(), plan.rounds());
+    let row = next_row(&mut noise);
+    for coord in [0, 1, 511, 512, 599] {
+        let lives = corrnoise::Incarnations::first();
+        let expected = corrnoise::reference::trajectory(&cipher, plan.form(), &lives, coord, 8).unwrap()[7];
+        assert_eq!(row[coord as usize], plan.scale(7).mul_add(expected, 0.0));
+    }
+}

@@ -1,0 +1,249 @@
+//! The same bits everywhere: scalar and SIMD, any number of threads, any split into shards, stopped and resumed anywhere.
+
+use corrnoise::form::{History, Kernel, Regenerate, Ring, Term};
+use corrnoise::{
+    CpuOptions, Element, Family, Form, Isa, Key, Layout, Mechanism, Plan, Resume, Rounds, Shard,
+};
+use corrnoise_workspace::cases::{inverse_square_root_coefs, square_root_coefs};
+use half::{bf16, f16};
+
+const SIZES: [u64; 6] = [1, 3, 511, 512, 513, 1_000_007];
+
+fn key() -> Key {
+    Key::from_bytes(std::array::from_fn(|i| (i * 29 + 3) as u8)).with_run_id("parity")
+}
+
+fn options(isa: Isa, threads: usize) -> CpuOptions {
+    CpuOptions { threads, isa }
+}
+
+/// Every kernel, every number of BLT buffers, every way to give coefficients.
+fn forms(num_steps: u64) -> Vec<(String, Form)> {
+    let n = num_steps as usize;
+    let scale = [0.21, 0.11, 0.07, 0.04, 0.022, 0.011, 0.005, 0.0012];
+    let decay = [0.13, 0.49, 0.76, 0.89, 0.952, 0.981, 0.9937, 0.9989];
+    let mut forms: Vec<(String, Form)> =
+        (0..=8).map(|d| (format!("blt{d}"), Form::blt(&scale[..d], &decay[..d]).unwrap())).collect();
+    let mut add = |name: &str, form: Form| forms.push((name.into(), form));
+    add("blt restarted", Form::blt(&scale[..3], &decay[..3]).unwrap().with_restarts(2).unwrap());
+    for bands in [1, 2, 5, 16] {
+        add(&format!("ring {bands}"), Form::banded_toeplitz(&square_root_coefs(bands)).unwrap());
+    }
+    let short = Ring::toeplitz(&square_root_coefs(4)[1..]).unwrap();
+    add("ring bf16", Kernel::Ring(short.with_history(History::Bf16)).into());
+    let rows: Vec<Vec<f64>> =
+        (0..n).map(|t| (0..=t.min(3)).map(|a| 1.5 / (1.0 + a as f64 + 0.1 * t as f64)).collect()).collect();
+    add("ring varying", Form::banded(&rows).unwrap());
+    add("ring restarted", Form::banded_toeplitz(&square_root_coefs(4)).unwrap().with_restarts(3).unwrap());
+    add("regenerate", Form::regenerate(&inverse_square_root_coefs(3)).unwrap());
+    let dense: Vec<Vec<f64>> = (0..n).map(|t| inverse_square_root_coefs(t + 1)).collect();
+    add("regenerate dense", Kernel::Regenerate(Regenerate::varying(&dense).unwrap()).into());
+    let term = |family, index, weight| Term { family, index, weight };
+    let tree: Vec<Vec<Term>> = (0..n as u64)
+        .map(|t| vec![term(Family::TreeNode, t / 2, 0.75), term(Family::Step, t, -0.3)])
+        .collect();
+    add("regenerate tree", Kernel::Regenerate(Regenerate::listed(&tree).unwrap()).into());
+    forms
+}
+
+/// Gradients that are no two alike, so that a swapped coordinate shows.
+fn gradient<E>(len: u64, from_f32: impl Fn(f32) -> E) -> Vec<E> {
+    (0..len).map(|i| from_f32(((i * 7919) % 10_007) as f32 * 1e-3 - 5.0)).collect()
+}
+
+trait Bits: Element + PartialEq + std::fmt::Debug {
+    fn from_f32(value: f32) -> Self;
+    fn bits(self) -> u32;
+}
+impl Bits for f32 {
+    fn from_f32(value: f32) -> f32 {
+        value
+    }
+    fn bits(self) -> u32 {
+        self.to_bits()
+    }
+}
+impl Bits for bf16 {
+    fn from_f32(value: f32) -> bf16 {
+        bf16::from_f32(value)
+    }
+    fn bits(self) -> u32 {
+        self.to_bits().into()
+    }
+}
+impl Bits for f16 {
+    fn from_f32(value: f32) -> f16 {
+        f16::from_f32(value)
+    }
+    fn bits(self) -> u32 {
+        self.to_bits().into()
+    }
+}
+
+/// Runs all steps on one gradient that accumulates: every step's noise is in the result.
+fn run<E: Bits>(plan: &Plan, shard: Shard, options: CpuOptions) -> Vec<E> {
+    let mut out = gradient(shard.num_coords(), E::from_f32);
+    let mut mechanism = Mechanism::cpu_with(plan, key(), shard, options).unwrap();
+    for _ in 0..plan.num_steps() {
+        mechanism.add_to(&mut out).unwrap();
+    }
+    out
+}
+
+fn assert_same<E: Bits>(left: &[E], right: &[E], what: &str) {
+    assert_eq!(left.len(), right.len(), "{what}");
+    if let Some(at) = (0..left.len()).find(|&i| left[i].bits() != right[i].bits()) {
+        panic!("{what}: coordinate {at}: {:?} and {:?}", left[at], right[at]);
+    }
+}
+
+fn scalar_equals_simd<E: Bits>(type_name: &str) {
+    let steps = 4;
+    for (name, form) in forms(steps) {
+        let plan = Plan::new(steps, form, 0.75).unwrap();
+        for size in SIZES {
+            let shard = Shard::whole(size).unwrap();
+            let scalar = run::<E>(&plan, shard.clone(), options(Isa::Scalar, 2));
+            for threads in [1, 2, 3] {
+                let simd = run::<E>(&plan, shard.clone(), options(Isa::Auto, threads));
+                assert_same(
+                    &scalar,
+                    &simd,
+                    &format!("{type_name}, {name}, {size} coordinates, {threads} threads"),
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn scalar_equals_simd_f32() {
+    scalar_equals_simd::<f32>("f32");
+}
+
+#[test]
+fn scalar_equals_simd_bf16() {
+    scalar_equals_simd::<bf16>("bf16");
+}
+
+#[test]
+fn scalar_equals_simd_f16() {
+    scalar_equals_simd::<f16>("f16");
+}
+
+/// 1.2·10⁸ values for each number of rounds, tails included (1,800 extended radius words each).
+#[test]
+fn scalar_equals_simd_on_a_hundred_million_values() {
+    let steps = 40;
+    for rounds in [Rounds::R8, Rounds::R12, Rounds::R20] {
+        let plan = Plan::new(steps, Form::independent(), 1.0).unwrap().with_rounds(rounds).unwrap();
+        let size = 1_000_007;
+        let make =
+            |isa| Mechanism::cpu_with(&plan, key(), Shard::whole(size).unwrap(), options(isa, 2)).unwrap();
+        let (mut scalar, mut simd) = (make(Isa::Scalar), make(Isa::Auto));
+        for step in 0..steps {
+            let (mut left, mut right) = (vec![0.0_f32; size as usize], vec![0.0_f32; size as usize]);
+            scalar.add_to(&mut left).unwrap();
+            simd.add_to(&mut right).unwrap();
+            assert_same(&left, &right, &format!("{rounds:?}, step {step}"));
+        }
+    }
+}
+
+#[test]
+fn any_split_gives_the_same_bits() {
+    let steps = 4;
+    for (name, form) in forms(steps) {
+        let plan = Plan::new(steps, form, 0.75).unwrap();
+        for size in [3, 513, 30_011] {
+            let space = Shard::whole(size).unwrap();
+            let whole = run::<f32>(&plan, space.clone(), options(Isa::Auto, 2));
+            let start = gradient(size, |x| x);
+            for cuts in [vec![1], vec![512 % size.max(2), size - 1], vec![100, 129, 8_191, 8_192, 20_001]] {
+                let mut bounds: Vec<u64> = cuts.into_iter().filter(|cut| *cut > 0 && *cut < size).collect();
+                bounds.sort();
+                bounds.dedup();
+                bounds.insert(0, 0);
+                bounds.push(size);
+                for pair in bounds.windows(2) {
+                    let shard = space.within(pair[0]..pair[1]).unwrap();
+                    let mut part = start[pair[0] as usize..pair[1] as usize].to_vec();
+                    let mut mechanism =
+                        Mechanism::cpu_with(&plan, key(), shard, options(Isa::Auto, 2)).unwrap();
+                    for _ in 0..steps {
+                        mechanism.add_to(&mut part).unwrap();
+                    }
+                    let expected = &whole[pair[0] as usize..pair[1] as usize];
+                    assert_same(expected, &part, &format!("{name}, {pair:?} of {size}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn several_tensors_are_one_coordinate_space() {
+    let layout = Layout::new([("w", 1000), ("b", 10), ("v", 8_705), ("u", 1)]).unwrap();
+    for (name, form) in forms(4) {
+        let plan = Plan::new(4, form, 0.75).unwrap();
+        let flat = {
+            let mut out = vec![0.0_f32; layout.dim() as usize];
+            let shard = Shard::whole(layout.dim()).unwrap();
+            let mut mechanism = Mechanism::cpu(&plan, key(), shard).unwrap();
+            (0..4).for_each(|_| mechanism.add_to(&mut out).unwrap());
+            out
+        };
+        let mut tensors: Vec<Vec<f32>> =
+            layout.tensors().iter().map(|t| vec![0.0; (t.coords.end - t.coords.start) as usize]).collect();
+        let mut mechanism = Mechanism::cpu(&plan, key(), layout.whole()).unwrap();
+        for _ in 0..4 {
+            let mut slices: Vec<&mut [f32]> = tensors.iter_mut().map(Vec::as_mut_slice).collect();
+            mechanism.add_to_all(&mut slices).unwrap();
+        }
+        for (tensor, values) in layout.tensors().iter().zip(&tensors) {
+            let expected = &flat[tensor.coords.start as usize..tensor.coords.end as usize];
+            assert_same(expected, values, &format!("{name}, tensor {}", tensor.name));
+        }
+    }
+}
+
+#[test]
+fn resuming_at_any_step_under_any_split_gives_the_same_bits() {
+    let (steps, size) = (6, 70_001);
+    let folder = tempfile::tempdir().unwrap();
+    let space = Shard::whole(size).unwrap();
+    for (name, form) in forms(steps) {
+        let plan = Plan::new(steps, form, 0.75).unwrap();
+        let whole = run::<f32>(&plan, space.clone(), options(Isa::Auto, 2));
+        for stop in 0..=steps {
+            // Saved by two processes, resumed by three with other boundaries, one of them without SIMD.
+            let mut out = gradient(size, |x| x);
+            let files: Vec<_> = [(0, 33_333), (33_333, size)]
+                .iter()
+                .map(|&(start, end)| {
+                    let shard = space.within(start..end).unwrap();
+                    let mut mechanism = Mechanism::cpu(&plan, key(), shard).unwrap();
+                    for _ in 0..stop {
+                        mechanism.add_to(&mut out[start as usize..end as usize]).unwrap();
+                    }
+                    let file = folder.path().join(format!("{start}.safetensors"));
+                    mechanism.save(&file).unwrap();
+                    file
+                })
+                .collect();
+            for (start, end, isa) in
+                [(0, 513, Isa::Scalar), (513, 65_535, Isa::Auto), (65_535, size, Isa::Auto)]
+            {
+                let shard = space.within(start..end).unwrap();
+                let resumed =
+                    Mechanism::resume_cpu(&plan, key(), shard, &files, Resume::Exact, options(isa, 1));
+                let mut mechanism = resumed.unwrap();
+                assert_eq!(mechanism.next_step(), stop);
+                for _ in stop..steps {
+                    mechanism.add_to(&mut out[start as usize..end as usize]).unwrap();
+                }
+            }
+            assert_same(&whole, &out, &format!("{name}, stopped before step {stop}"));
+        }
+    }
+}
