@@ -6,7 +6,9 @@
 use corrnoise::{CpuOptions, Form, Key, Mechanism, Plan, Rounds, Shard};
 use corrnoise_workspace::cases;
 use corrnoise_workspace::traffic::Traffic;
-use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime};
+use criterion::{
+    BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
+};
 use std::time::Duration;
 
 const DIM: usize = 10_000_000;

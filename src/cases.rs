@@ -44,13 +44,17 @@ fn binomial_series(len: usize, ratio: impl Fn(f64) -> f64) -> Vec<f64> {
     coefs
 }
 
-/// The last row of a dense `C⁻¹` with `rows` rows, at every step, so that one row can be timed again and again.
-fn dense_row(rows: usize, num_steps: u64) -> Result<Form> {
-    let weights = inverse_square_root_coefs(rows);
-    let terms: Vec<Term> = weights
-        .iter()
-        .enumerate()
-        .map(|(age, &weight)| Term { family: Family::Step, index: (rows - 1 - age) as u64, weight })
-        .collect();
-    Ok(Kernel::Regenerate(Regenerate::listed(&vec![terms; num_steps as usize])?).into())
+/// A sum of as many rows as the last step of a dense `C⁻¹` has, at every step, so that it can be timed again and again.
+fn dense_row(rows: u64, num_steps: u64) -> Result<Form> {
+    let weights = inverse_square_root_coefs(rows as usize);
+    let step = |t: u64| {
+        let term = |(age, &weight): (usize, &f64)| Term {
+            family: Family::Step,
+            index: rows * t + age as u64,
+            weight,
+        };
+        weights.iter().enumerate().map(term).collect()
+    };
+    let steps: Vec<Vec<Term>> = (0..num_steps).map(step).collect();
+    Ok(Kernel::Regenerate(Regenerate::listed(&steps)?).into())
 }

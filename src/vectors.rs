@@ -1,9 +1,10 @@
 //! The one reader of `tests/vectors/*.txt`, for every backend's known-answer tests.
 //!
 //! A line is a kind and `name=value` fields; a comment that starts with `# source:` names where the next lines come from.
-//! Every file must name a source before its first vector, and a runner that meets a kind or field it does not know fails.
+//! Every file must name a source before its first vector, and a runner that meets a kind it does not know, or a line without a
+//! field it needs, fails.
 
-use corrnoise::{Family, Incarnations, Rounds, Row};
+use corrnoise::{Family, Incarnations, Rounds, Row, RunKey};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -71,11 +72,7 @@ impl Vector {
 
     /// A field of bytes in hexadecimal.
     pub fn bytes(&self, name: &str) -> Vec<u8> {
-        let text = self.text(name);
-        let byte = |i| {
-            u8::from_str_radix(&text[i..i + 2], 16).unwrap_or_else(|error| panic!("{}: {error}", self.place))
-        };
-        (0..text.len()).step_by(2).map(byte).collect()
+        bytes(self.text(name), &self.place)
     }
 
     /// The field `key`.
@@ -103,9 +100,23 @@ impl Vector {
         row
     }
 
-    /// The field `incarnations`.
-    pub fn incarnations(&self) -> Incarnations {
-        serde_json::from_str(self.text("incarnations"))
-            .unwrap_or_else(|error| panic!("{}: {error}", self.place))
+    /// The field `lives`: when each life of a run began, and the keys of all, by number.
+    pub fn lives(&self) -> (Incarnations, Vec<RunKey>) {
+        let mut incarnations = Incarnations::first();
+        let mut keys = Vec::new();
+        for (number, life) in self.text("lives").split(',').enumerate() {
+            let (first, key) = life.split_once(':').unwrap_or_else(|| panic!("{}: {life:?}", self.place));
+            let first = first.parse().unwrap_or_else(|error| panic!("{}: {error}", self.place));
+            if number > 0 {
+                incarnations.begin(first, [number as u8; 16]).expect("steps ascend");
+            }
+            keys.push(RunKey::from_bytes(bytes(key, &self.place).try_into().expect("a key has 32 bytes")));
+        }
+        (incarnations, keys)
     }
+}
+
+fn bytes(hex: &str, place: &str) -> Vec<u8> {
+    let byte = |i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap_or_else(|error| panic!("{place}: {error}"));
+    (0..hex.len()).step_by(2).map(byte).collect()
 }

@@ -7,7 +7,7 @@ use corrnoise_workspace::cases::{inverse_square_root_coefs, square_root_coefs};
 const DIM: usize = 1024;
 
 fn key() -> Key {
-    Key::from_bytes([21; 32])
+    Key::from_bytes([21; 32], "accuracy")
 }
 
 /// Rows that a plan's mechanism adds, and the i.i.d. rows it made them of.

@@ -1,5 +1,6 @@
 //! Stopping and going on: what a file refuses, what a resumed run never makes again.
 
+use corrnoise::backend::{Backend, Step};
 use corrnoise::{Checkpoint, CpuOptions, Form, Key, Layout, Mechanism, Plan, Resume, SaveOptions, Shard};
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ fn plan() -> Plan {
 }
 
 fn key() -> Key {
-    Key::from_bytes(std::array::from_fn(|i| i as u8)).with_run_id("checkpoint test")
+    Key::from_bytes(std::array::from_fn(|i| i as u8), "checkpoint test")
 }
 
 fn shard() -> Shard {
@@ -47,10 +48,27 @@ fn resuming_makes_new_rows_by_default_and_the_same_ones_on_request() {
     let first = next_row(&mut resume(&path, Resume::default()).unwrap());
     let second = next_row(&mut resume(&path, Resume::default()).unwrap());
     assert!(lost != first && lost != second && first != second);
-    // Past rows are the same for all: the buffers still hold them.
-    let third = next_row(&mut resume(&path, Resume::Incarnation(9)).unwrap());
-    assert_eq!(third, next_row(&mut resume(&path, Resume::Incarnation(9)).unwrap()));
+    // Many processes share one new life.
+    let third = next_row(&mut resume(&path, Resume::SharedIncarnation([9; 16])).unwrap());
+    assert_eq!(third, next_row(&mut resume(&path, Resume::SharedIncarnation([9; 16])).unwrap()));
     assert!(![&lost, &first, &second].contains(&&third));
+}
+
+/// Rolling back to an older checkpoint after a resumed run died must not make that run's rows again.
+#[test]
+fn rolling_back_makes_no_row_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let early = saved(folder.path(), 3);
+    let late = folder.path().join("late");
+    let mut noise = resume(&early, Resume::Exact).unwrap();
+    (0..2).for_each(|_| drop(next_row(&mut noise)));
+    noise.save(&late).unwrap();
+    let step_5_after_late = next_row(&mut resume(&late, Resume::NewIncarnation).unwrap());
+    let mut rolled_back = resume(&early, Resume::NewIncarnation).unwrap();
+    (0..2).for_each(|_| drop(next_row(&mut rolled_back)));
+    assert_eq!(rolled_back.next_step(), 5);
+    let same = next_row(&mut rolled_back).iter().zip(&step_5_after_late).filter(|(a, b)| a == b).count();
+    assert!(same < 50, "{same} of {DIM} coordinates agree");
 }
 
 #[test]
@@ -63,31 +81,51 @@ fn old_rows_keep_their_names_in_regenerated_history() {
     let mut noise = Mechanism::cpu(&plan, key(), shard()).unwrap();
     (0..3).for_each(|_| drop(next_row(&mut noise)));
     noise.save(&path).unwrap();
-    let resumed =
-        Mechanism::resume_cpu(&plan, key(), shard(), &[&path], Resume::Incarnation(4), CpuOptions::default());
+    let resumed = Mechanism::resume_cpu(
+        &plan,
+        key(),
+        shard(),
+        &[&path],
+        Resume::SharedIncarnation([4; 16]),
+        CpuOptions::default(),
+    );
     let row = next_row(&mut resumed.unwrap());
+    // The two lives have different keys, so the weighted sum can be told apart: compare with the old rows' own noise.
     let cipher = corrnoise::chacha::ChaCha::new(key().run_key(plan.fingerprint()).bytes(), plan.rounds());
-    let z = |incarnation, step, coord| {
-        let name = corrnoise::Row::new(corrnoise::Family::Step, incarnation, step).unwrap();
+    let old = |step, coord| {
+        let name = corrnoise::Row::new(corrnoise::Family::Step, 0, step).unwrap();
         corrnoise::noise::normal(&cipher, name, coord)
     };
-    for coord in [0, 511, 999] {
-        let expected = [(1.0, 4, 3), (-0.5, 0, 2), (-0.25, 0, 1)]
-            .iter()
-            .fold(0.0_f32, |sum, &(weight, life, step)| f32::mul_add(weight, z(life, step, coord), sum));
-        assert_eq!(row[coord as usize], expected);
-    }
+    let mut next = Mechanism::resume_cpu(
+        &Plan::new(10, Form::regenerate(&[1.0, -0.5, -0.25]).unwrap(), 1.0).unwrap(),
+        key(),
+        shard(),
+        &[&path],
+        Resume::SharedIncarnation([4; 16]),
+        CpuOptions::default(),
+    )
+    .unwrap();
+    assert_eq!(next_row(&mut next), row, "a shared life is the same for all");
+    let residual = |coord: u64| {
+        f64::from(row[coord as usize]) + 0.5 * f64::from(old(2, coord)) + 0.25 * f64::from(old(1, coord))
+    };
+    // What is left is the new life's own row: a standard normal, and not the old life's row of that step.
+    let variance = (0..1000).map(|coord| residual(coord).powi(2)).sum::<f64>() / 1000.0;
+    assert!((variance - 1.0).abs() < 0.2, "{variance}");
+    let repeated =
+        (0..1000).filter(|&coord| (residual(coord) - f64::from(old(3, coord))).abs() < 1e-5).count();
+    assert!(repeated < 10, "{repeated}");
 }
 
 #[test]
-fn an_old_incarnation_is_refused() {
+fn a_used_nonce_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = saved(folder.path(), 5);
-    let mut noise = resume(&path, Resume::Incarnation(7)).unwrap();
+    let mut noise = resume(&path, Resume::SharedIncarnation([7; 16])).unwrap();
     drop(next_row(&mut noise));
     noise.save(&path).unwrap();
-    let error = resume(&path, Resume::Incarnation(7)).err().unwrap().to_string();
-    assert!(error.contains("incarnation is 7: expected greater than 7"), "{error}");
+    let error = resume(&path, Resume::SharedIncarnation([7; 16])).err().unwrap().to_string();
+    assert!(error.contains("0707") && error.contains("never used before"), "{error}");
 }
 
 #[test]
@@ -100,8 +138,11 @@ fn foreign_files_are_refused_with_the_reason() {
     };
     let other = Plan::new(21, plan().form().clone(), 0.5).unwrap();
     assert!(refusal(&other, key(), shard()).contains("it belongs to plan"));
-    assert!(refusal(&plan(), Key::from_bytes([0; 32]), shard()).contains("another key or run id"));
-    let other_run = refusal(&plan(), key().with_run_id("x"), shard());
+    assert!(
+        refusal(&plan(), Key::from_bytes([0; 32], "checkpoint test"), shard())
+            .contains("another key or run id")
+    );
+    let other_run = refusal(&plan(), Key::from_bytes(std::array::from_fn(|i| i as u8), "x"), shard());
     assert!(other_run.contains("its run id is \"checkpoint test\""), "{other_run}");
     let other_layout = Layout::new([("w", DIM)]).unwrap().whole();
     assert!(refusal(&plan(), key(), other_layout).contains("its layout is"));
@@ -114,7 +155,7 @@ fn foreign_files_are_refused_with_the_reason() {
 }
 
 #[test]
-fn every_truncation_and_every_flipped_byte_is_refused() {
+fn truncated_and_damaged_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = saved(folder.path(), 5);
     let whole = std::fs::read(&path).unwrap();
@@ -129,7 +170,7 @@ fn every_truncation_and_every_flipped_byte_is_refused() {
     let tail = whole.len() - 32 * 5;
     for at in (0..header).chain((header..tail).step_by(7919)).chain(tail..whole.len()) {
         let mut damaged = whole.clone();
-        damaged[at] ^= 0x10;
+        damaged[at] ^= 1 << (at % 8);
         std::fs::write(&path, &damaged).unwrap();
         assert!(resume(&path, Resume::Exact).is_err(), "byte {at} of {}", whole.len());
     }
@@ -184,17 +225,65 @@ fn only_the_owner_may_read_a_checkpoint() {
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
+/// A device whose state cannot be read beyond its first slot.
+struct HalfReadable;
+
+impl Backend for HalfReadable {
+    type Gradients<'list, 'memory: 'list> = ();
+    fn check(&self, _: &()) -> corrnoise::Result<()> {
+        Ok(())
+    }
+    fn step(&mut self, _: &Step<'_>, _: ()) -> corrnoise::Result<()> {
+        Ok(())
+    }
+    fn read_state(&self, slot: usize, _: u64, _: &mut [u8]) -> corrnoise::Result<()> {
+        if slot == 0 { Ok(()) } else { Err(corrnoise::Error::Device("gone".into())) }
+    }
+    fn write_state(&mut self, _: usize, _: u64, _: &[u8]) -> corrnoise::Result<()> {
+        Ok(())
+    }
+}
+
 #[test]
 fn a_failed_save_leaves_the_old_file_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("file");
-    std::fs::create_dir(&path).unwrap(); // a rename over a folder fails
-    let noise = Mechanism::cpu(&plan(), key(), shard()).unwrap();
-    assert!(noise.save(&path).is_err());
+    let path = saved(folder.path(), 2);
+    let before = std::fs::read(&path).unwrap();
+    let noise = Mechanism::with_backend(&plan(), key(), shard(), |_, _| Ok(HalfReadable)).unwrap();
+    assert!(noise.save(&path).unwrap_err().to_string().contains("gone"));
+    assert_eq!(std::fs::read(&path).unwrap(), before);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     assert!(
         noise.save(folder.path().join("no/such/folder")).unwrap_err().to_string().contains("cannot write")
     );
+}
+
+/// Headers that lie about shapes or segments are refused before anything is allocated from them.
+#[test]
+fn crafted_headers_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = saved(folder.path(), 2);
+    let whole = std::fs::read(&path).unwrap();
+    let header_len = u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
+    let header = std::str::from_utf8(&whole[8..8 + header_len]).unwrap().to_owned();
+    let lies = [
+        ("[2,70000]", "[2,18446744073709551615]"),
+        ("[2,70000]", "[4,35000]"),
+        ("\"F32\"", "\"F64\""),
+        ("[[0,70000]]", "[[70000,0]]"),
+        ("[[0,70000]]", "[[0,40000],[30000,60000]]"),
+        ("\\\"version\\\":1", "\\\"version\\\":2"),
+        ("\\\"next_step\\\":2", "\\\"next_step\\\":21"),
+    ];
+    for (from, to) in lies {
+        let changed = header.replacen(from, to, 1);
+        assert_ne!(changed, header, "{from} is not in {header}");
+        let forged =
+            [&(changed.len() as u64).to_le_bytes()[..], changed.as_bytes(), &whole[8 + header_len..]]
+                .concat();
+        std::fs::write(&path, forged).unwrap();
+        assert!(resume(&path, Resume::Exact).is_err(), "{to}");
+    }
 }
 
 /// A file written once and kept: this version's readers must read it for ever.
@@ -211,7 +300,9 @@ fn a_stored_version_1_file_still_loads() {
     let row = next_row(&mut noise);
     for coord in [0, 1, 511, 512, 599] {
         let lives = corrnoise::Incarnations::first();
-        let expected = corrnoise::reference::trajectory(&cipher, plan.form(), &lives, coord, 8).unwrap()[7];
+        let expected =
+            corrnoise::reference::trajectory(std::slice::from_ref(&cipher), plan.form(), &lives, coord, 8)
+                .unwrap()[7];
         assert_eq!(row[coord as usize], plan.scale(7).mul_add(expected, 0.0));
     }
 }

@@ -3,19 +3,19 @@
 use corrnoise::backend::{Backend, Step, StepKernel};
 use corrnoise::chacha::ChaCha;
 use corrnoise::{
-    Cpu, CpuGradients, CpuOptions, Form, Incarnations, Isa, Plan, RunKey, Shard, gauss, noise, reference,
+    Cpu, CpuGradients, CpuOptions, Element, Form, Isa, Plan, RunKey, Shard, gauss, noise, reference,
 };
 use corrnoise_workspace::vectors::{self, Vector};
+use half::{bf16, f16};
 
 const ENGINES: [Isa; 2] = [Isa::Scalar, Isa::Auto];
 
-fn engine(isa: Isa, vector: &Vector, plan: &Plan, coords: std::ops::Range<u64>) -> Cpu {
-    let key = RunKey::from_bytes(vector.key());
+fn engine(isa: Isa, keys: &[RunKey], plan: &Plan, coords: std::ops::Range<u64>) -> Cpu {
     let shard = Shard::whole(coords.end).unwrap().within(coords).unwrap();
-    Cpu::new(plan, &key, &shard, CpuOptions { threads: 1, isa }).unwrap()
+    Cpu::new(plan, keys, &shard, CpuOptions { threads: 1, isa }).unwrap()
 }
 
-/// One step of an engine on a poisoned-to-zero gradient: what it added, as bits.
+/// One step of an engine on a zero gradient: what it added, as bits.
 fn run(cpu: &mut Cpu, step: &Step<'_>, len: usize) -> Vec<u32> {
     let mut out = vec![0.0_f32; len];
     cpu.step(step, CpuGradients::F32(&mut [&mut out])).unwrap();
@@ -77,7 +77,10 @@ fn normals() {
         assert_eq!(got, expected, "{} (reference)", vector.place);
         let plan = Plan::new(1, Form::independent(), 1.0).unwrap().with_rounds(vector.rounds()).unwrap();
         for isa in ENGINES {
-            let mut cpu = engine(isa, &vector, &plan, coords.clone());
+            // One key for all lives, so that any incarnation in the row's name is known.
+            let keys: Vec<_> =
+                (0..=vector.row().incarnation()).map(|_| RunKey::from_bytes(vector.key())).collect();
+            let mut cpu = engine(isa, &keys, &plan, coords.clone());
             // 1·z + 0 is z: an engine's own normals, whatever the row's family.
             let kernel = StepKernel::Regenerate { terms: &[(vector.row(), 1.0)] };
             let step = Step { number: 0, scale: 1.0, kernel };
@@ -93,9 +96,9 @@ fn forms() {
         let (coord, expected) = (vector.decimal("coord"), vector.words("bits"));
         let steps = expected.len() as u64;
         let form: Form = serde_json::from_str(vector.text("form")).unwrap();
-        let incarnations: Incarnations = vector.incarnations();
-        let cipher = ChaCha::new(&vector.key(), vector.rounds());
-        let got = reference::trajectory(&cipher, &form, &incarnations, coord, steps).unwrap();
+        let (incarnations, keys) = vector.lives();
+        let ciphers: Vec<_> = keys.iter().map(|key| ChaCha::new(key.bytes(), vector.rounds())).collect();
+        let got = reference::trajectory(&ciphers, &form, &incarnations, coord, steps).unwrap();
         assert_eq!(
             got.iter().map(|z| z.to_bits()).collect::<Vec<_>>(),
             expected,
@@ -107,7 +110,7 @@ fn forms() {
             // Neighbours on both sides, so that the coordinate sits in the middle of the vector path.
             let coords = coord.saturating_sub(40)..coord + 40;
             let at = (coord - coords.start) as usize;
-            let mut cpu = engine(isa, &vector, &plan, coords.clone());
+            let mut cpu = engine(isa, &keys, &plan, coords.clone());
             let mut terms = Vec::new();
             let got: Vec<u32> = (0..steps)
                 .map(|t| {
@@ -116,6 +119,39 @@ fn forms() {
                 })
                 .collect();
             assert_eq!(got, expected, "{} ({isa:?})", vector.place);
+        }
+    }
+}
+
+/// Adds one row to a gradient given as bits, and gives the bits back.
+fn add<E: Element>(
+    vector: &Vector,
+    isa: Isa,
+    from_bits: impl Fn(u32) -> E,
+    to_bits: impl Fn(&E) -> u32,
+) -> Vec<u32> {
+    let mut gradient: Vec<E> = vector.words("before").into_iter().map(from_bits).collect();
+    let plan = Plan::new(1, Form::independent(), 1.0).unwrap().with_rounds(vector.rounds()).unwrap();
+    let keys = [RunKey::from_bytes(vector.key())];
+    let mut cpu = engine(isa, &keys, &plan, 0..gradient.len() as u64);
+    let kernel = StepKernel::Blt { row: vector.row(), scale: &[], decay: &[], fresh: true };
+    let step = Step { number: 0, scale: f32::from_bits(vector.hex("scale") as u32), kernel };
+    cpu.step(&step, E::gradients(&mut [&mut gradient])).unwrap();
+    gradient.iter().map(to_bits).collect()
+}
+
+#[test]
+fn gradients() {
+    for vector in vectors::read("gradients.txt") {
+        assert_eq!(vector.kind, "add", "{}", vector.place);
+        for isa in ENGINES {
+            let got = match vector.text("type") {
+                "f32" => add(&vector, isa, f32::from_bits, |g| g.to_bits()),
+                "bf16" => add(&vector, isa, |bits| bf16::from_bits(bits as u16), |g| g.to_bits().into()),
+                "f16" => add(&vector, isa, |bits| f16::from_bits(bits as u16), |g| g.to_bits().into()),
+                other => panic!("{}: unknown type {other}", vector.place),
+            };
+            assert_eq!(got, vector.words("after"), "{} ({isa:?})", vector.place);
         }
     }
 }

@@ -20,7 +20,7 @@ fn peak_memory_is_gradient_plus_state() {
     let base = peak();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("checkpoint");
-    let key = || Key::from_bytes([1; 32]);
+    let key = || Key::from_bytes([1; 32], "memory");
     let shard = || Shard::whole(dim).unwrap();
     {
         let mut gradient = vec![0.0_f32; dim as usize];

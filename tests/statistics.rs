@@ -86,7 +86,7 @@ impl Sums {
 /// Samples `buffers` rows of one shard and sums them, each value multiplied by `factor`.
 fn sample(shard: Shard, buffers: u64, factor: f32) -> Sums {
     let plan = Plan::new(buffers, Form::independent(), 1.0).unwrap();
-    let key = Key::from_bytes(*b"statistics of one fixed key, ok?").with_run_id("statistics");
+    let key = Key::from_bytes(*b"statistics of one fixed key, ok?", "statistics");
     let options = CpuOptions { threads: 1, ..CpuOptions::default() };
     let mut mechanism = Mechanism::cpu_with(&plan, key, shard, options).unwrap();
     let mut sums = Sums::new();

@@ -8,7 +8,7 @@ use corrnoise_workspace::{cases, traffic::Traffic};
 use std::io::BufRead;
 use std::time::Instant;
 
-const NUM_STEPS: u64 = 4096;
+const NUM_STEPS: u64 = 1024;
 
 enum Subject {
     Noise(Box<Mechanism>, Vec<f32>),

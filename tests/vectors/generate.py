@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes gauss.txt, normals.txt and forms.txt from the text of docs/noise-spec.md alone.
+"""Makes gauss.txt, normals.txt, forms.txt and gradients.txt from the text of docs/noise-spec.md alone.
 
 This is a second implementation of the specification, written to be independent of the Rust one: plain integers and exact
 rational arithmetic, every rounding done by hand, standard library only. `generate.py --check` fails if the files differ.
@@ -64,7 +64,7 @@ def neg(a):
 
 
 def sqrt(a):
-    """Correctly rounded: 40 extra bits of an integer root, and a sticky bit if it was not exact."""
+    """Correctly rounded: an integer root with far more bits than needed, and a sticky bit if it was not exact."""
     value = exact(a)
     shift = 160
     scaled = (value.numerator << (2 * shift)) // value.denominator
@@ -195,12 +195,18 @@ def bf16(bits):
     return (bits >> 31 << 15 | to_bits(abs(exact(bits)), 8, -126, 127)) << 16
 
 
-def trajectory(key, rounds, form, incarnations, coord, steps):
+def trajectory(lives, rounds, form, coord, steps):
+    """`lives`: (first step, key) of each life of the run."""
+
     def life(step):
-        return [number for first, number in incarnations if first <= step][-1]
+        return max(number for number, (first, _) in enumerate(lives) if first <= step)
+
+    def z_of(family, first_use, index):
+        number = life(first_use)
+        return normal(lives[number][1], rounds, row(family, number, index), coord)
 
     def z(step):
-        return normal(key, rounds, row(0, life(step), step), coord)
+        return z_of(0, step, step)
 
     kernel, outputs, buffers = form["kernel"], [], None
     born = {}
@@ -227,19 +233,20 @@ def trajectory(key, rounds, form, incarnations, coord, steps):
                 terms = []
                 for term in kernel["listed"][step]:
                     first = born.setdefault((term["family"], term["index"]), step)
-                    terms.append((row(FAMILIES[term["family"]], life(first), term["index"]), term["weight"]))
+                    terms.append((z_of(FAMILIES[term["family"]], first, term["index"]), term["weight"]))
             else:
                 weights = kernel["toeplitz"] if "toeplitz" in kernel else kernel["varying"][step]
-                terms = [(row(0, life(step - a), step - a), w) for a, w in enumerate(weights[: age + 1])]
+                terms = [(z(step - a), w) for a, w in enumerate(weights[: age + 1])]
             out = 0
-            for stream, weight in terms:
-                out = fma(f32_of_f64(weight), normal(key, rounds, stream, coord), out)
+            for value, weight in terms:
+                out = fma(f32_of_f64(weight), value, out)
         outputs.append(out)
     return outputs
 
 
 # ---- the files -----------------------------------------------------------------------------------------------------
 KEY = bytes((37 * i + 11) % 256 for i in range(32))
+LATER_KEYS = [bytes((41 * i + 7 * life) % 256 for i in range(32)) for life in (1, 2)]
 
 
 def hexes(values):
@@ -292,11 +299,12 @@ def normals_lines():
         block += 1
 
 
-def form_line(form, coord, steps=9, rounds=12, incarnations=((0, 0),)):
-    bits = trajectory(KEY, rounds, form, incarnations, coord, steps)
-    lives = json.dumps(incarnations, separators=(",", ":"))
+def form_line(form, coord, steps=9, rounds=12, resumed_at=()):
+    lives = [(0, KEY)] + list(zip(resumed_at, LATER_KEYS))
+    bits = trajectory(lives, rounds, form, coord, steps)
+    names = ",".join(f"{first}:{key.hex()}" for first, key in lives)
     text = json.dumps(form, separators=(",", ":"))
-    return f"form rounds={rounds} key={KEY.hex()} coord={coord} incarnations={lives} form={text} bits={hexes(bits)}"
+    return f"form rounds={rounds} lives={names} coord={coord} form={text} bits={hexes(bits)}"
 
 
 def form_lines():
@@ -308,7 +316,7 @@ def form_lines():
     yield "# source: generate.py; restarts, incarnations, another number of rounds"
     blt = {"kind": "blt", "scale": scale[:2], "decay": decay[:2]}
     yield form_line({"kernel": blt, "restart_every": 4}, 513, rounds=8)
-    yield form_line({"kernel": blt}, 513, rounds=20, incarnations=[(0, 0), (3, 2), (7, 3)])
+    yield form_line({"kernel": blt}, 513, rounds=20, resumed_at=(3, 7))
     yield "# source: generate.py; rings"
     coefs = [0.5, 0.375, 0.3125, 0.2734375]
     yield form_line({"kernel": {"kind": "ring", "toeplitz": coefs, "history": "f32"}}, 600)
@@ -320,7 +328,7 @@ def form_lines():
     weights = [1.0, -0.5, -0.125, -0.0625, -0.0390625]
     yield form_line({"kernel": {"kind": "regenerate", "toeplitz": weights}}, 1023)
     yield form_line(
-        {"kernel": {"kind": "regenerate", "toeplitz": weights}, "restart_every": 3}, 1023, incarnations=[(0, 0), (4, 1)]
+        {"kernel": {"kind": "regenerate", "toeplitz": weights}, "restart_every": 3}, 1023, resumed_at=(4,)
     )
     dense = [[round((-1) ** a / (1 + a + 0.1 * t), 6) for a in range(t + 1)] for t in range(9)]
     yield form_line({"kernel": {"kind": "regenerate", "varying": dense}}, 1024)
@@ -328,12 +336,46 @@ def form_lines():
         [{"family": "tree_node", "index": t // 2, "weight": 0.75}, {"family": "step", "index": t, "weight": -0.3}]
         for t in range(9)
     ]
-    yield form_line({"kernel": {"kind": "regenerate", "listed": listed}}, 2048, incarnations=[(0, 0), (5, 1)])
+    yield form_line({"kernel": {"kind": "regenerate", "listed": listed}}, 2048, resumed_at=(5,))
+
+
+def gradient_lines():
+    """g <- fma(scale, z, g) on the first 16 coordinates of a row: around zero, one, subnormals, the end of the range."""
+    formats = {"f32": (24, -126, 127, 32), "bf16": (8, -126, 127, 16), "f16": (11, -14, 15, 16)}
+
+    def value(bits, precision, min_exp, width):
+        field, mantissa = bits >> (precision - 1) & ((1 << (width - precision)) - 1), bits & ((1 << (precision - 1)) - 1)
+        size = mantissa if field == 0 else mantissa | 1 << (precision - 1)
+        sign = -1 if bits >> (width - 1) else 1
+        return sign * size * Fraction(2) ** (max(field, 1) - 1 + min_exp - precision + 1)
+
+    stream = row(0, 0, 3)
+    for name, (precision, min_exp, max_exp, width) in formats.items():
+        yield f"# source: generate.py; {name} gradients"
+        hidden, sign = 1 << (precision - 1), 1 << (width - 1)
+        one = (1 - min_exp) * hidden
+        before = [0, one, one + 1, one | sign, one + 3, one + 5 | sign, one - hidden, one + 7 * hidden + 11]
+        before += [1, 3 | sign, hidden - 1, hidden, hidden | sign, 2 * hidden + 1, one - 9 * hidden, one - 5 * hidden + 3]
+        for scale in (0.75, 2.0**-9, 1e-4, 3e-8):
+            after = []
+            for coord, bits in enumerate(before):
+                z = exact(normal(KEY, 12, stream, coord))
+                single = exact(f32(exact(f32_of_f64(scale)) * z + value(bits, precision, min_exp, width)))
+                after.append(to_bits(abs(single), precision, min_exp, max_exp) | (sign if single < 0 else 0))
+            texts = [",".join(f"{bits:0{width // 4}x}" for bits in values) for values in (before, after)]
+            names = f"key={KEY.hex()} stream={stream:016x} scale={f32_of_f64(scale):08x}"
+            yield f"add type={name} rounds=12 {names} before={texts[0]} after={texts[1]}"
 
 
 def main():
     different = []
-    for name, lines in [("gauss", gauss_lines()), ("normals", normals_lines()), ("forms", form_lines())]:
+    files = [
+        ("gauss", gauss_lines()),
+        ("normals", normals_lines()),
+        ("forms", form_lines()),
+        ("gradients", gradient_lines()),
+    ]
+    for name, lines in files:
         path, text = HERE / f"{name}.txt", "\n".join(lines) + "\n"
         if "--check" in sys.argv:
             different += [path.name] if path.read_text() != text else []

@@ -1,6 +1,6 @@
 //! What differs per device, and nothing more.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::form::Kernel;
 use crate::plan::Plan;
 use crate::row::{Family, Incarnations, Row};
@@ -52,6 +52,9 @@ impl<'a> Step<'a> {
         incarnations: &Incarnations,
         terms: &'a mut Vec<(Row, f32)>,
     ) -> Result<Step<'a>> {
+        if number >= plan.num_steps() {
+            return Err(Error::PastEnd { step: number, num_steps: plan.num_steps() });
+        }
         let form = plan.form();
         let age = form.age(number);
         let row = Row::new(Family::Step, incarnations.at(number), number)?;
@@ -86,7 +89,8 @@ pub trait Backend {
     /// Refuses gradients that do not fit the shard. Changes nothing.
     fn check(&self, gradients: &Self::Gradients<'_, '_>) -> Result<()>;
 
-    /// Runs one step. An error means that gradients or state may be half-way.
+    /// Runs one step. An error means that gradients or state may be half-way, except [`Error::Overflow`]: then the step is
+    /// complete, and some value of the gradient is not finite.
     fn step(&mut self, step: &Step<'_>, gradients: Self::Gradients<'_, '_>) -> Result<()>;
 
     /// Copies state of one slot, from the shard's coordinate number `first` on, as little-endian f32 (or bf16) bytes.

@@ -44,9 +44,9 @@ pub enum Error {
         /// The step that failed.
         step: u64,
     },
-    /// A 16-bit gradient left its range.
+    /// A 16-bit gradient left its range. The step counts as made: its noise is used up, and the next call makes the next step.
     #[error(
-        "an f16 gradient became infinite at step {step}: the noisy value exceeds 65504; scale the gradient down or use bf16 or f32"
+        "an f16 gradient is infinite after step {step}: f16 ends at 65504; scale the gradient down or use bf16 or f32"
     )]
     Overflow {
         /// The step at which it happened.

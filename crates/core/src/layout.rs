@@ -95,19 +95,32 @@ impl Shard {
     pub const MAX_DIM: u64 = 1 << 48;
 
     /// All `dim` coordinates of a model given as one flat vector.
+    ///
+    /// Processes that hold different parts of one model must each take their [`Shard::within`] of the whole: two processes
+    /// that both call this for their own part would add the *same* noise to different coordinates.
     pub fn whole(dim: u64) -> Result<Shard> {
         Ok(Layout::new([("", dim)])?.whole())
     }
 
     /// The part of this shard inside `coords`, for processes that own a range each.
     pub fn within(&self, coords: Range<u64>) -> Result<Shard> {
-        let cut = |segment: &Range<u64>| segment.start.max(coords.start)..segment.end.min(coords.end);
-        let segments: Vec<_> =
-            self.segments.iter().map(cut).filter(|segment| segment.start < segment.end).collect();
+        self.select(&[coords])
+    }
+
+    /// The part of this shard inside ascending, disjoint ranges, for processes that own a piece of every tensor.
+    pub fn select(&self, ranges: &[Range<u64>]) -> Result<Shard> {
+        if let Some(pair) = ranges.windows(2).find(|pair| pair[0].end > pair[1].start) {
+            return Err(Error::parameter("coordinate ranges", format!("{pair:?}"), "ascending and disjoint"));
+        }
+        let mut segments = Vec::new();
+        for range in ranges {
+            let cut = |own: &Range<u64>| own.start.max(range.start)..own.end.min(range.end);
+            segments.extend(self.segments.iter().map(cut).filter(|part| part.start < part.end));
+        }
         match segments.is_empty() {
             true => Err(Error::parameter(
-                "coordinate range",
-                format!("{coords:?}"),
+                "coordinate ranges",
+                format!("{ranges:?}"),
                 format!("some of this shard's coordinates, which lie in 0..{}", self.dim),
             )),
             false => Ok(Shard { segments, ..self.clone() }),
@@ -150,6 +163,9 @@ mod tests {
         assert_eq!(part.segments(), [900..1000, 1024..1030]);
         assert_eq!(part.space(), layout.fingerprint());
         assert!(layout.whole().within(1000..1024).is_err(), "a gap holds no coordinate");
+        let halves = layout.whole().select(&[500..1000, 1029..1034, 1792..2048]).unwrap();
+        assert_eq!(halves.segments(), [500..1000, 1029..1034, 1792..2048]);
+        assert!(layout.whole().select(&[5..9, 8..10]).unwrap_err().to_string().contains("disjoint"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::checkpoint::{self, Checkpoint, Info};
 use crate::cpu::{Cpu, CpuOptions, Element};
 use crate::error::{Error, Result};
 use crate::form::Kernel;
-use crate::key::{Key, RunKey};
+use crate::key::{Key, RunKey, os_random};
 use crate::layout::Shard;
 use crate::plan::Plan;
 use crate::row::{Incarnations, Row};
@@ -17,8 +17,9 @@ use std::path::Path;
 /// - Step `t` is made once: adding one row to two gradients would reveal their difference, so there is no way back.
 /// - No step past `num_steps`: the claim covers no more.
 /// - Rejected input changes nothing. A step that fails half-way poisons the mechanism: every later call says so.
-/// - The noise depends on key, plan, run id, step, incarnation and coordinate; not on threads, sharding, device or history
-///   of saving and resuming.
+/// - The noise depends on key, plan, run id, step, incarnation and coordinate; not on threads, sharding or device.
+/// - A resumed run makes no row that another life of the run made, unless [`Resume::Exact`] asks for it. What a dead life
+///   released after its last checkpoint was released all the same: no claim of the plan covers those steps twice.
 pub struct Mechanism<B = Cpu> {
     plan: Plan,
     key: Key,
@@ -35,13 +36,13 @@ pub struct Mechanism<B = Cpu> {
 /// What a resumed run does about rows that the dead run made after the checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Resume {
-    /// Never makes them again: all rows from here on get new names. Claims the next free number by a marker file beside
-    /// each checkpoint, so that resuming the same file twice gives two different numbers.
+    /// Never makes them again: all rows from here on come from a key of their own, derived with a fresh random nonce.
+    /// However often a checkpoint is resumed, copied or rolled back to, no two lives share a row.
     #[default]
     NewIncarnation,
-    /// The same, with a number that all processes agreed on, greater than any used before: for runs on many machines,
-    /// where one process claims (or the launcher counts restarts) and the others follow.
-    Incarnation(u16),
+    /// The same, with a nonce that all processes of the run share: one process draws it and sends it to the others. It must
+    /// never have been used before.
+    SharedIncarnation([u8; Incarnations::NONCE_LEN]),
     /// Goes on bit for bit. Only for a run of which it is certain that it released nothing after the checkpoint.
     Exact,
 }
@@ -61,7 +62,7 @@ impl Mechanism<Cpu> {
 
     /// A new run on the CPU.
     pub fn cpu_with(plan: &Plan, key: Key, shard: Shard, options: CpuOptions) -> Result<Self> {
-        Self::with_backend(plan, key, shard, |run_key, shard| Cpu::new(plan, run_key, shard, options))
+        Self::with_backend(plan, key, shard, |keys, shard| Cpu::new(plan, keys, shard, options))
     }
 
     /// Goes on from checkpoints on the CPU; see [`Mechanism::resume_with`].
@@ -95,15 +96,26 @@ impl Mechanism<Cpu> {
 }
 
 impl<B: Backend> Mechanism<B> {
-    /// A new run on a backend whose state is that before the first step.
+    /// A new run on a backend that was made for this plan; `backend` receives the keys of the run's lives by number.
     pub fn with_backend(
         plan: &Plan,
         key: Key,
         shard: Shard,
-        backend: impl FnOnce(&RunKey, &Shard) -> Result<B>,
+        backend: impl FnOnce(&[RunKey], &Shard) -> Result<B>,
+    ) -> Result<Self> {
+        Self::build(plan, key, shard, Incarnations::first(), backend)
+    }
+
+    fn build(
+        plan: &Plan,
+        key: Key,
+        shard: Shard,
+        incarnations: Incarnations,
+        backend: impl FnOnce(&[RunKey], &Shard) -> Result<B>,
     ) -> Result<Self> {
         let run_key = key.run_key(plan.fingerprint());
-        let backend = backend(&run_key, &shard)?;
+        let lives: Vec<RunKey> = incarnations.nonces().map(|nonce| run_key.life(nonce)).collect();
+        let backend = backend(&lives, &shard)?;
         let max_terms = match plan.form().kernel() {
             Kernel::Regenerate(regenerate) => regenerate.max_terms(),
             _ => 0,
@@ -113,7 +125,7 @@ impl<B: Backend> Mechanism<B> {
             key,
             run_key,
             shard,
-            incarnations: Incarnations::first(),
+            incarnations,
             next_step: 0,
             poisoned: None,
             terms: Vec::with_capacity(max_terms),
@@ -128,7 +140,7 @@ impl<B: Backend> Mechanism<B> {
         shard: Shard,
         files: &[impl AsRef<Path>],
         resume: Resume,
-        backend: impl FnOnce(&RunKey, &Shard) -> Result<B>,
+        backend: impl FnOnce(&[RunKey], &Shard) -> Result<B>,
     ) -> Result<Self> {
         let _span = tracing::debug_span!("resume", files = files.len()).entered();
         let run_key = key.run_key(plan.fingerprint());
@@ -151,11 +163,15 @@ impl<B: Backend> Mechanism<B> {
                 )));
             }
         }
-        let mut mechanism = Self::with_backend(plan, key, shard, backend)?;
+        let mut incarnations = first.incarnations;
+        match resume {
+            Resume::Exact => {}
+            Resume::SharedIncarnation(nonce) => incarnations.begin(first.next_step, nonce)?,
+            Resume::NewIncarnation => incarnations.begin(first.next_step, os_random()?)?,
+        }
+        let mut mechanism = Self::build(plan, key, shard, incarnations, backend)?;
         mechanism.restore(&mut checkpoints)?;
         mechanism.next_step = first.next_step;
-        mechanism.incarnations = first.incarnations;
-        mechanism.begin_incarnation(resume, &checkpoints)?;
         Ok(mechanism)
     }
 
@@ -177,30 +193,6 @@ impl<B: Backend> Mechanism<B> {
         Ok(())
     }
 
-    fn begin_incarnation(&mut self, resume: Resume, checkpoints: &[Checkpoint]) -> Result<()> {
-        match resume {
-            Resume::Exact => Ok(()),
-            Resume::Incarnation(number) => self.incarnations.begin(self.next_step, number),
-            Resume::NewIncarnation => {
-                for number in self.incarnations.latest()..u16::MAX {
-                    let number = number + 1;
-                    let mut free = true;
-                    for checkpoint in checkpoints {
-                        free &= checkpoint.claim(number)?;
-                    }
-                    if free {
-                        return self.incarnations.begin(self.next_step, number);
-                    }
-                }
-                Err(Error::parameter(
-                    "incarnation",
-                    u64::from(u16::MAX) + 1,
-                    "at most 65535 resumes of one run",
-                ))
-            }
-        }
-    }
-
     /// Adds the noise of the next step to gradients as the backend takes them.
     pub fn run_step(&mut self, gradients: B::Gradients<'_, '_>) -> Result<()> {
         let step = self.next_step;
@@ -213,10 +205,13 @@ impl<B: Backend> Mechanism<B> {
         // Set before and cleared after, so that neither an error nor a panic leaves a usable mechanism behind.
         self.poisoned = Some(step);
         let lowered = Step::lower(&self.plan, step, &self.incarnations, &mut self.terms)?;
-        self.backend.step(&lowered, gradients)?;
-        self.poisoned = None;
-        self.next_step += 1;
-        Ok(())
+        let outcome = self.backend.step(&lowered, gradients);
+        // An overflow is a whole step with a useless result: its noise is used up, and the state is that after it.
+        if matches!(outcome, Ok(()) | Err(Error::Overflow { .. })) {
+            self.poisoned = None;
+            self.next_step += 1;
+        }
+        outcome
     }
 
     fn check_usable(&self) -> Result<()> {
@@ -233,7 +228,7 @@ impl<B: Backend> Mechanism<B> {
         self.check_usable()?;
         let _span = tracing::debug_span!("save", step = self.next_step).entered();
         let info = Info {
-            version: 1,
+            version: checkpoint::VERSION,
             plan: self.plan.fingerprint().to_string(),
             space: self.shard.space().to_string(),
             segments: self.shard.segments().iter().map(|segment| (segment.start, segment.end)).collect(),
@@ -241,7 +236,7 @@ impl<B: Backend> Mechanism<B> {
             run_id: self.key.run_id().to_owned(),
             next_step: self.next_step,
             incarnations: self.incarnations.clone(),
-            key: options.include_key.then(|| self.key.to_hex().to_string()),
+            key: options.include_key.then(|| self.key.to_hex()),
         };
         let form = self.plan.form();
         checkpoint::write(

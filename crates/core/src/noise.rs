@@ -42,6 +42,11 @@ fn block_normals(cipher: &ChaCha, row: Row, block: u64, words: &[u32; 16], pair:
     gauss::normals(radius, angle_word)
 }
 
+/// Where in its tile the first normal of a pair goes; the inverse of [`position`].
+fn place(lane: usize, pair: usize) -> usize {
+    128 * (pair / 2) + 4 * lane + 2 * (pair % 2)
+}
+
 /// All 512 normals of a tile, block by block.
 pub fn tile(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE]) {
     for lane in 0..BLOCKS_PER_TILE as usize {
@@ -49,9 +54,8 @@ pub fn tile(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE]) {
         let words = cipher.block(row.stream(), block);
         for pair in 0..8 {
             let (first, second) = block_normals(cipher, row, block, &words, pair);
-            let at = 128 * (pair / 2) + 4 * lane + 2 * (pair % 2);
-            out[at] = first;
-            out[at + 1] = second;
+            let at = place(lane, pair);
+            (out[at], out[at + 1]) = (first, second);
         }
     }
 }
@@ -63,7 +67,7 @@ pub(crate) fn extend_tails(cipher: &ChaCha, row: Row, tile: u64, lane: usize, ou
     let block = BLOCKS_PER_TILE * tile + lane as u64;
     let words = cipher.block(row.stream(), block);
     for pair in (0..8).filter(|pair| words[2 * pair] < gauss::TAIL_LIMIT) {
-        let at = 128 * (pair / 2) + 4 * lane + 2 * (pair % 2);
+        let at = place(lane, pair);
         (out[at], out[at + 1]) = block_normals(cipher, row, block, &words, pair);
     }
 }

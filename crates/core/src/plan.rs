@@ -139,6 +139,9 @@ impl Plan {
     }
 
     /// The factor on row `step`, formed in f64 and rounded once.
+    ///
+    /// # Panics
+    /// If scales are given per step and there is no such step.
     pub fn scale(&self, step: u64) -> f32 {
         (self.body.stddev * self.body.form.output_scale(step)) as f32
     }
@@ -176,16 +179,16 @@ impl Body {
 }
 
 impl Plan {
-    /// A scale that overflows, or vanishes although the noise should not, would void the claim.
+    /// A scale that overflows, vanishes or loses digits would void the claim.
     fn check_scales(&self) -> Result<()> {
         let distinct = self.body.form.num_output_scales().min(self.num_steps());
         for step in 0..distinct {
             let scale = self.scale(step);
-            if !scale.is_finite() || (scale == 0.0 && self.stddev() != 0.0) {
+            if !scale.is_finite() || (scale.abs() < f32::MIN_POSITIVE && self.stddev() != 0.0) {
                 return Err(Error::parameter(
                     format!("stddev times output scale {step}"),
                     self.stddev() * self.body.form.output_scale(step),
-                    "within the range of f32",
+                    "within the range of normal f32 numbers",
                 ));
             }
         }
@@ -240,8 +243,8 @@ mod tests {
         assert!(make((1 << 40) + 1, 1.0).contains("1099511627777"));
         assert!(make(1, -1.0).contains("stddev is -1"));
         assert!(make(1, f64::NAN).contains("stddev is NaN"));
-        assert!(make(1, 1e300).contains("range of f32"));
-        assert!(make(1, 1e-300).contains("range of f32"));
+        assert!(make(1, 1e300).contains("range of normal f32"));
+        assert!(make(1, 1e-300).contains("range of normal f32"));
         assert!(Plan::new(1, Form::independent(), 0.0).is_ok(), "no noise is a value");
         let scaled = Form::independent().with_output_scale(vec![1.0, 2.0, 3.0]).unwrap();
         let error = Plan::new(4, scaled, 1.0).unwrap_err().to_string();

@@ -7,9 +7,13 @@ use crate::noise::normal;
 use crate::row::{Family, Incarnations, Row};
 use half::bf16;
 
-/// `z̃` of one coordinate at steps `0..num_steps`, before scale and standard deviation.
+/// `z̃` of one coordinate at steps `0..num_steps`, before scale and standard deviation. `ciphers` are those of the run's
+/// lives, by number.
+///
+/// # Panics
+/// If the form has tables of fewer steps, or there are fewer ciphers than lives.
 pub fn trajectory(
-    cipher: &ChaCha,
+    ciphers: &[ChaCha],
     form: &Form,
     incarnations: &Incarnations,
     coord: u64,
@@ -19,7 +23,8 @@ pub fn trajectory(
     let mut buffers = vec![0.0; form.num_slots()];
     for step in 0..num_steps {
         let age = form.age(step);
-        let z = normal(cipher, Row::new(Family::Step, incarnations.at(step), step)?, coord);
+        let z_of = |row: Row| normal(&ciphers[usize::from(row.incarnation())], row, coord);
+        let z = z_of(Row::new(Family::Step, incarnations.at(step), step)?);
         let output = match form.kernel() {
             Kernel::Blt(blt) => {
                 if age == 0 {
@@ -48,9 +53,7 @@ pub fn trajectory(
             Kernel::Regenerate(regenerate) => {
                 let mut terms = Vec::new();
                 regenerate.terms(step, age, |step| incarnations.at(step), &mut terms)?;
-                terms
-                    .iter()
-                    .fold(0.0_f32, |sum, (row, weight)| weight.mul_add(normal(cipher, *row, coord), sum))
+                terms.iter().fold(0.0_f32, |sum, (row, weight)| weight.mul_add(z_of(*row), sum))
             }
         };
         outputs.push(output);

@@ -4,7 +4,8 @@
 //! bit  63    62 … 56    55 … 40       39 … 0
 //!      tail  family     incarnation   index
 //! ```
-//! A row's name is the ChaCha stream number, so two rows with different names share no keystream word.
+//! A row's name is the ChaCha stream number, so two rows with different names share no keystream word. The incarnation also
+//! chooses the ChaCha key: two lives share no keystream at all, even if neither knows of the other.
 
 use crate::error::{Error, Result};
 
@@ -37,6 +38,11 @@ impl Row {
         Ok(Row((family as u64) << 56 | u64::from(incarnation) << 40 | index))
     }
 
+    /// The number of the life that made this row: it chooses the key.
+    pub fn incarnation(self) -> u16 {
+        (self.0 >> 40) as u16
+    }
+
     /// The ChaCha stream that holds this row's words.
     pub fn stream(self) -> u64 {
         self.0
@@ -48,49 +54,97 @@ impl Row {
     }
 }
 
-/// Which life of a run made the rows of a step: each resume may start a new one.
+/// The lives of a run: each resume may start a new one, and every life has a ChaCha key of its own.
 ///
-/// A run that died after its last checkpoint has made rows that nobody remembers. Making them again for other
-/// gradients would reveal the difference of the two gradients, so a resumed run names its rows anew.
+/// A run that died after its last checkpoint has made rows that nobody remembers. Making them again for other gradients
+/// would reveal the difference of the two gradients, so a resumed run makes its rows under a new key. Which rows an old
+/// life made is remembered, so that history can still be made again.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(transparent)]
-pub struct Incarnations(Vec<(u64, u16)>);
+#[serde(try_from = "Vec<(u64, String)>", into = "Vec<(u64, String)>")]
+pub struct Incarnations(Vec<Life>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Life {
+    first_step: u64,
+    /// Empty for the first life, whose key is the run key itself.
+    nonce: Vec<u8>,
+}
 
 impl Incarnations {
+    /// Bytes that tell a life from all others.
+    pub const NONCE_LEN: usize = 16;
+
     /// A first life, from step 0.
     pub fn first() -> Self {
-        Incarnations(vec![(0, 0)])
+        Incarnations(vec![Life { first_step: 0, nonce: Vec::new() }])
     }
 
-    /// The incarnation that makes the rows first used at `step`.
+    /// The number of the life that makes the rows first used at `step`: the last one that began at or before it.
     pub fn at(&self, step: u64) -> u16 {
-        self.0.iter().rev().find(|(first, _)| *first <= step).map_or(0, |(_, incarnation)| *incarnation)
+        // One life, or a few: a search from the end is as good as any.
+        let after = self.0.iter().rev().take_while(|life| life.first_step > step).count();
+        (self.0.len() - after).saturating_sub(1) as u16
     }
 
-    /// The newest incarnation.
-    pub fn latest(&self) -> u16 {
-        self.0.last().map_or(0, |(_, incarnation)| *incarnation)
-    }
-
-    /// Starts `incarnation` at `step`; it must be newer than every one before.
-    pub fn begin(&mut self, step: u64, incarnation: u16) -> Result<()> {
-        if incarnation <= self.latest() {
+    /// Starts a new life at `step`.
+    pub fn begin(&mut self, step: u64, nonce: [u8; Self::NONCE_LEN]) -> Result<()> {
+        if self.0.iter().any(|life| life.nonce == nonce) {
             return Err(Error::parameter(
-                "incarnation",
-                incarnation,
-                format!("greater than {}, which already made rows", self.latest()),
+                "incarnation nonce",
+                hex(&nonce),
+                "one that this run never used before",
             ));
         }
-        // A life that made no row leaves no trace worth keeping.
-        self.0.retain(|(first, _)| *first < step);
-        self.0.push((step, incarnation));
+        // A life that made no row leaves no trace worth keeping; the first one stays, as number 0.
+        self.0.retain(|life| life.first_step < step || life.nonce.is_empty());
+        if self.0.len() > usize::from(u16::MAX) {
+            return Err(Error::length("list of incarnations", self.0.len(), "at most 65535"));
+        }
+        self.0.push(Life { first_step: step, nonce: nonce.to_vec() });
         Ok(())
     }
 
-    /// True if the list begins at step 0 and both columns ascend.
-    pub(crate) fn is_valid(&self) -> bool {
-        self.0.first().is_some_and(|(first, _)| *first == 0)
-            && self.0.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1)
+    /// What each life's key is derived with, by number; empty for the first.
+    pub(crate) fn nonces(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().map(|life| life.nonce.as_slice())
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl From<Incarnations> for Vec<(u64, String)> {
+    fn from(lives: Incarnations) -> Self {
+        lives.0.iter().map(|life| (life.first_step, hex(&life.nonce))).collect()
+    }
+}
+
+impl TryFrom<Vec<(u64, String)>> for Incarnations {
+    type Error = Error;
+    fn try_from(list: Vec<(u64, String)>) -> Result<Incarnations> {
+        let refuse = || {
+            Error::parameter(
+                "list of incarnations",
+                format!("{list:?}"),
+                "(0, \"\"), then ascending steps with nonces",
+            )
+        };
+        let mut lives = Incarnations::first();
+        if !list.first().is_some_and(|(first, nonce)| *first == 0 && nonce.is_empty()) {
+            return Err(refuse());
+        }
+        for (step, nonce) in &list[1..] {
+            let digits = nonce.bytes().all(|c| c.is_ascii_hexdigit()) && nonce.len() == 2 * Self::NONCE_LEN;
+            let ascends = lives.0.last().is_some_and(|last| last.first_step < *step || last.nonce.is_empty());
+            if !digits || !ascends {
+                return Err(refuse());
+            }
+            let byte =
+                |i: usize| u8::from_str_radix(&nonce[2 * i..2 * i + 2], 16).expect("hexadecimal digits");
+            lives.begin(*step, std::array::from_fn(byte))?;
+        }
+        Ok(lives)
     }
 }
 
@@ -111,16 +165,31 @@ mod tests {
     #[test]
     fn a_step_belongs_to_the_newest_life_that_reached_it() {
         let mut lives = Incarnations::first();
-        lives.begin(100, 1).unwrap();
-        lives.begin(250, 4).unwrap();
-        assert_eq!([0, 99, 100, 249, 250, 9999].map(|t| lives.at(t)), [0, 0, 1, 1, 4, 4]);
-        assert!(lives.begin(300, 4).is_err());
-        lives.begin(250, 5).unwrap();
-        assert_eq!(lives.0, [(0, 0), (100, 1), (250, 5)]);
-        assert!(lives.is_valid());
+        lives.begin(100, [1; 16]).unwrap();
+        lives.begin(250, [2; 16]).unwrap();
+        assert_eq!([0, 99, 100, 249, 250, 9999].map(|t| lives.at(t)), [0, 0, 1, 1, 2, 2]);
+        assert!(lives.begin(300, [2; 16]).is_err(), "a nonce serves one life");
+        lives.begin(250, [3; 16]).unwrap();
+        assert_eq!(lives.0.iter().map(|life| life.first_step).collect::<Vec<_>>(), [0, 100, 250]);
+        assert_eq!(lives.0[2].nonce, [3; 16]);
         let mut restarted = Incarnations::first();
-        restarted.begin(0, 3).unwrap();
-        assert!(restarted.is_valid());
-        assert_eq!(restarted.at(0), 3);
+        restarted.begin(0, [4; 16]).unwrap();
+        assert_eq!([0, 5].map(|t| restarted.at(t)), [1, 1]);
+    }
+
+    #[test]
+    fn lists_survive_json_and_bad_ones_do_not() {
+        let mut lives = Incarnations::first();
+        lives.begin(0, [0xab; 16]).unwrap();
+        lives.begin(7, [2; 16]).unwrap();
+        let text = serde_json::to_string(&lives).unwrap();
+        assert_eq!(serde_json::from_str::<Incarnations>(&text).unwrap(), lives);
+        let nonce = "01".repeat(16);
+        for bad in ["[]".into(), format!("[[0,\"{nonce}\"]]"), "[[0,\"\"],[5,\"01\"]]".into()] {
+            assert!(serde_json::from_str::<Incarnations>(&bad).is_err(), "{bad}");
+        }
+        let other = "02".repeat(16);
+        let backwards = format!("[[0,\"\"],[9,\"{nonce}\"],[5,\"{other}\"]]");
+        assert!(serde_json::from_str::<Incarnations>(&backwards).is_err());
     }
 }

@@ -3,7 +3,7 @@
 //! ```
 //! use corrnoise::{Form, Key, Mechanism, Plan, Shard};
 //!
-//! // 100 steps of a two-buffer BLT; each output row has standard deviation 0.5 per unit of noise.
+//! // 100 steps of a two-buffer BLT; the i.i.d. noise Z has standard deviation 0.5.
 //! let form = Form::blt(&[0.6, 0.2], &[0.5, 0.97])?;
 //! let plan = Plan::new(100, form, 0.5)?;
 //! let mut gradient = vec![0.0_f32; 1000];

@@ -14,21 +14,21 @@ mod write;
 pub use read::Checkpoint;
 pub(crate) use write::write;
 
-use crate::plan::Fingerprint;
 use crate::row::Incarnations;
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 /// Coordinates per hashed block of a slot.
 const BLOCK: u64 = 1 << 16;
 
 /// Version of the file format.
-const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 /// The key of the metadata entry.
 const ENTRY: &str = "corrnoise";
 
 /// What a file says of itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Info {
     pub(crate) version: u32,
@@ -43,7 +43,7 @@ pub(crate) struct Info {
     pub(crate) incarnations: Incarnations,
     /// Present only if asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) key: Option<String>,
+    pub(crate) key: Option<Zeroizing<String>>,
 }
 
 impl Info {
@@ -53,8 +53,8 @@ impl Info {
 }
 
 /// The MAC of a header and its block hashes.
-fn mac(key: &[u8; 32], header: &[u8], block_hashes: &[u8]) -> Fingerprint {
+fn mac(key: &[u8; 32], header: &[u8], block_hashes: &[u8]) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new_keyed(key);
     hasher.update(&(header.len() as u64).to_le_bytes()).update(header).update(block_hashes);
-    Fingerprint(hasher.finalize().into())
+    hasher.finalize()
 }

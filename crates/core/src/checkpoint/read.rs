@@ -3,16 +3,16 @@
 use super::{BLOCK, ENTRY, Info, VERSION, mac};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
-use crate::file::{folder, sync_folder};
 use crate::form::{Form, History};
 use crate::key::{Key, RunKey};
 use crate::layout::Shard;
 use crate::plan::Plan;
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
 
 /// A header of more than this is not one of ours.
 const MAX_HEADER: u64 = 100_000_000;
@@ -21,11 +21,24 @@ const MAX_HEADER: u64 = 100_000_000;
 pub struct Checkpoint {
     path: PathBuf,
     file: File,
-    header: Vec<u8>,
+    header: Zeroizing<Vec<u8>>,
     info: Info,
     slots: usize,
     history: History,
     coords: u64,
+}
+
+/// Coordinates that a file (numbered within it) and a shard (likewise) have in common.
+struct Run {
+    from: u64,
+    to: u64,
+    len: u64,
+}
+
+/// The last block read, and which of the file's blocks it is.
+struct Block {
+    bytes: Vec<u8>,
+    at: Option<u64>,
 }
 
 impl Checkpoint {
@@ -45,7 +58,7 @@ impl Checkpoint {
         if json_len + 8 > size {
             return Err(refuse(format!("truncated: {size} bytes, the header alone has {}", json_len + 8)));
         }
-        let mut header = length.to_vec();
+        let mut header = Zeroizing::new(length.to_vec());
         header.resize(8 + json_len as usize, 0);
         file.read_exact(&mut header[8..]).map_err(Error::io("read checkpoint", &path))?;
         let metadata: Metadata = serde_json::from_slice(&header[8..]).map_err(|_| foreign())?;
@@ -87,8 +100,7 @@ impl Checkpoint {
 
     /// The key, if the file was asked to hold it.
     pub fn key(&self) -> Result<Option<Key>> {
-        let named = |key: Key| key.with_run_id(self.info.run_id.clone());
-        self.info.key.as_deref().map(|hex| Key::from_hex(hex).map(named)).transpose()
+        self.info.key.as_ref().map(|hex| Key::from_hex(hex, self.info.run_id.clone())).transpose()
     }
 
     pub(crate) fn info(&self) -> &Info {
@@ -121,8 +133,8 @@ impl Checkpoint {
         if (self.slots, self.history) != (form.num_slots(), form.history()) {
             return Err(self.refuse("its state does not have the plan's shape"));
         }
-        if self.info.next_step > plan.num_steps() || !self.info.incarnations.is_valid() {
-            return Err(self.refuse("its step or incarnations are impossible"));
+        if self.info.next_step > plan.num_steps() {
+            return Err(self.refuse(format!("its step {} is past the plan's end", self.info.next_step)));
         }
         Ok(())
     }
@@ -135,7 +147,7 @@ impl Checkpoint {
         self.read_at(state_bytes, &mut bytes)?;
         let stored: [u8; 32] = bytes[bytes.len() - 32..].try_into().expect("32 bytes");
         bytes.truncate(bytes.len() - 32);
-        match mac(&key.checkpoint_key(), &self.header, &bytes).0 == stored {
+        match mac(&key.checkpoint_key(), &self.header, &bytes) == blake3::Hash::from_bytes(stored) {
             true => Ok(bytes),
             false => Err(self.refuse("corrupted: its header or hashes were changed after it was written")),
         }
@@ -148,52 +160,66 @@ impl Checkpoint {
         shard: &Shard,
         backend: &mut impl Backend,
     ) -> Result<Vec<Range<u64>>> {
-        let mut given = Vec::new();
-        let mut target = 0;
-        for wanted in shard.segments() {
-            let mut source = 0;
-            for (start, end) in self.info.segments.clone() {
-                let common = wanted.start.max(start)..wanted.end.min(end);
-                if common.start < common.end {
-                    let to = target + common.start - wanted.start;
-                    let len = common.end - common.start;
-                    self.copy(block_hashes, source + common.start - start, to, len, backend)?;
-                    given.push(to..to + len);
-                }
-                source += end - start;
+        let runs = self.runs(shard);
+        let mut block =
+            Block { bytes: vec![0; BLOCK.min(self.coords) as usize * self.history.bytes()], at: None };
+        for slot in 0..self.slots {
+            for run in &runs {
+                self.copy(&mut block, block_hashes, slot, run, backend)?;
             }
-            target += wanted.end - wanted.start;
         }
-        Ok(given)
+        Ok(runs.iter().map(|run| run.to..run.to + run.len).collect())
     }
 
-    /// Copies `len` coordinates of every slot, block by block, each checked before it is used.
+    /// What file and shard have in common, in the file's order.
+    fn runs(&self, shard: &Shard) -> Vec<Run> {
+        let mut runs = Vec::new();
+        let mut from = 0;
+        for held in self.segments() {
+            let mut to = 0;
+            for wanted in shard.segments() {
+                let common = wanted.start.max(held.start)..wanted.end.min(held.end);
+                if common.start < common.end {
+                    runs.push(Run {
+                        from: from + common.start - held.start,
+                        to: to + common.start - wanted.start,
+                        len: common.end - common.start,
+                    });
+                }
+                to += wanted.end - wanted.start;
+            }
+            from += held.end - held.start;
+        }
+        runs
+    }
+
+    /// Copies a run of one slot, block by block, each checked before it is used. Runs ascend, so that a block is read once
+    /// however many small tensors it holds.
     fn copy(
         &mut self,
+        block: &mut Block,
         hashes: &[u8],
-        from: u64,
-        to: u64,
-        len: u64,
+        slot: usize,
+        run: &Run,
         backend: &mut impl Backend,
     ) -> Result<()> {
         let size = self.history.bytes() as u64;
-        let mut buffer = vec![0; (BLOCK.min(self.coords) * size) as usize];
-        for slot in 0..self.slots {
-            for block in from / BLOCK..(from + len).div_ceil(BLOCK) {
-                let held = block * BLOCK..((block + 1) * BLOCK).min(self.coords);
-                let bytes = &mut buffer[..((held.end - held.start) * size) as usize];
+        for number in run.from / BLOCK..(run.from + run.len).div_ceil(BLOCK) {
+            let held = number * BLOCK..((number + 1) * BLOCK).min(self.coords);
+            let index = slot as u64 * self.coords.div_ceil(BLOCK) + number;
+            if block.at != Some(index) {
+                let bytes = &mut block.bytes[..((held.end - held.start) * size) as usize];
                 self.read_at((slot as u64 * self.coords + held.start) * size, bytes)?;
-                let index = (slot as u64 * self.coords.div_ceil(BLOCK) + block) as usize * 32;
-                if blake3::hash(bytes).as_bytes() != &hashes[index..index + 32] {
+                if blake3::hash(bytes).as_bytes() != &hashes[index as usize * 32..index as usize * 32 + 32] {
                     return Err(
                         self.refuse(format!("corrupted: slot {slot}, coordinates {held:?} of the file"))
                     );
                 }
-                let used = held.start.max(from)..held.end.min(from + len);
-                let part =
-                    ((used.start - held.start) * size) as usize..((used.end - held.start) * size) as usize;
-                backend.write_state(slot, to + used.start - from, &bytes[part])?;
+                block.at = Some(index);
             }
+            let used = held.start.max(run.from)..held.end.min(run.from + run.len);
+            let part = ((used.start - held.start) * size) as usize..((used.end - held.start) * size) as usize;
+            backend.write_state(slot, run.to + used.start - run.from, &block.bytes[part])?;
         }
         Ok(())
     }
@@ -202,21 +228,6 @@ impl Checkpoint {
         let start = SeekFrom::Start(self.header.len() as u64 + offset);
         let read = self.file.seek(start).and_then(|_| self.file.read_exact(bytes));
         read.map_err(Error::io("read checkpoint", &self.path))
-    }
-
-    /// Tries to claim an incarnation by a marker file beside the checkpoint; false if it was claimed before.
-    ///
-    /// The claim is what keeps two resumes of one checkpoint from making the same rows: creating a file that must not
-    /// exist is atomic, and survives the crash that a second resume presupposes.
-    pub(crate) fn claim(&self, incarnation: u16) -> Result<bool> {
-        let mut name = self.path.clone().into_os_string();
-        name.push(format!(".incarnation-{incarnation}"));
-        let marker = PathBuf::from(name);
-        match OpenOptions::new().write(true).create_new(true).open(&marker) {
-            Ok(_) => sync_folder(folder(&marker)).map(|()| true).map_err(Error::io("create", &marker)),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
-            Err(error) => Err(Error::io("create", &marker)(error)),
-        }
     }
 }
 

@@ -305,3 +305,56 @@ unsafe impl Lanes for __m256 {
         unsafe { _mm_storeu_si128(to.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self)) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounds eight floats at a time with the vector path and compares with the crate `half`.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn compare(bits: [u32; 8]) {
+        let values = bits.map(f32::from_bits);
+        let (mut brain, mut half) = ([bf16::ZERO; 8], [f16::ZERO; 8]);
+        let (mut brain_back, mut half_back) = ([0.0_f32; 8], [0.0_f32; 8]);
+        // SAFETY: eight values each; the features are enabled here.
+        unsafe {
+            let lanes = __m256::load_f32(values.as_ptr());
+            lanes.store_bf16(brain.as_mut_ptr());
+            lanes.store_f16(half.as_mut_ptr());
+            __m256::load_bf16(brain.as_ptr()).store_f32(brain_back.as_mut_ptr());
+            __m256::load_f16(half.as_ptr()).store_f32(half_back.as_mut_ptr());
+        }
+        for i in 0..8 {
+            let (exact_brain, exact_half) = (bf16::from_f32(values[i]), f16::from_f32(values[i]));
+            if values[i].is_nan() {
+                assert!(
+                    brain[i].is_nan() && half[i].is_nan() && brain_back[i].is_nan() && half_back[i].is_nan()
+                );
+            } else {
+                assert_eq!(brain[i].to_bits(), exact_brain.to_bits(), "{:x}", bits[i]);
+                assert_eq!(half[i].to_bits(), exact_half.to_bits(), "{:x}", bits[i]);
+                assert_eq!(brain_back[i].to_bits(), exact_brain.to_f32().to_bits(), "{:x}", bits[i]);
+                assert_eq!(half_back[i].to_bits(), exact_half.to_f32().to_bits(), "{:x}", bits[i]);
+            }
+        }
+    }
+
+    /// Every upper half of an f32, with lower halves at, just below and just above the ties of both formats.
+    #[test]
+    fn sixteen_bit_rounding_is_that_of_half() {
+        if !is_available() {
+            println!("no AVX2, FMA and F16C on this machine: nothing to compare");
+            return;
+        }
+        const LOW: [u32; 16] = [
+            0, 1, 0x0fff, 0x1000, 0x1001, 0x1fff, 0x2000, 0x2fff, 0x3000, 0x3001, 0x7000, 0x7fff, 0x8000,
+            0x8001, 0xf000, 0xffff,
+        ];
+        for upper in 0..=0xffff_u32 {
+            for low in LOW.as_chunks::<8>().0 {
+                // SAFETY: the features were found above.
+                unsafe { compare(low.map(|low| upper << 16 | low)) };
+            }
+        }
+    }
+}

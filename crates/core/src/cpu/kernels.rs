@@ -45,12 +45,19 @@ unsafe impl Engine for Portable {
 
 /// What all pieces of a step share.
 pub(super) struct Job<'a> {
-    pub(super) cipher: &'a ChaCha,
+    /// By number of the life that a row belongs to.
+    pub(super) ciphers: &'a [ChaCha],
     pub(super) scale: f32,
     pub(super) kernel: &'a StepKernel<'a>,
     pub(super) slots: usize,
     /// The ring's slot of age 1; ages ascend from here, wrapping around.
     pub(super) head: usize,
+}
+
+impl Job<'_> {
+    fn cipher(&self, row: Row) -> &ChaCha {
+        &self.ciphers[usize::from(row.incarnation())]
+    }
 }
 
 /// A run of coordinates with its gradient and its state: `slots` values per coordinate.
@@ -89,9 +96,16 @@ fn spans(first: u64, len: usize) -> impl Iterator<Item = Span> {
 /// The engine's CPU features must be enabled in the calling function.
 #[inline(always)]
 pub(super) unsafe fn run<E: Engine, G: Stored, H: Stored>(job: &Job<'_>, piece: Piece<'_, G, H>) {
+    // What the pointer arithmetic below relies on: `slots` values of state for each coordinate, and a kernel that uses no more.
     assert_eq!(piece.state.len(), job.slots * piece.gradient.len());
-    // SAFETY: features as promised; the state has `slots` rows for each coordinate, checked above, and forms with buffers
-    // keep f32 state by construction of `Cpu`.
+    match job.kernel {
+        StepKernel::Blt { scale, decay, .. } => {
+            assert_eq!((scale.len(), decay.len()), (job.slots, job.slots))
+        }
+        StepKernel::Ring { coefs, .. } => assert!(coefs.len() <= job.slots),
+        StepKernel::Regenerate { .. } => {}
+    }
+    // SAFETY: features as promised; sizes as asserted.
     unsafe {
         match *job.kernel {
             StepKernel::Blt { row, scale, decay, fresh } => match scale.len() {
@@ -154,7 +168,7 @@ unsafe fn blt<E: Engine, G: Stored, H: Stored, const D: usize>(
     for Span { tile, offset, at, len } in spans(piece.first, stride) {
         // SAFETY: offset + len ≤ 512, at + len ≤ stride, and buffer i is state[i·stride..][..stride].
         unsafe {
-            E::sample(job.cipher, row, tile, &mut z.0);
+            E::sample(job.cipher(row), row, tile, &mut z.0);
             let z = z.0.as_mut_ptr().add(offset);
             let buffers = piece.state.as_mut_ptr().add(at);
             let wide = len - len % E::Lanes::WIDTH;
@@ -171,6 +185,9 @@ unsafe fn blt<E: Engine, G: Stored, H: Stored, const D: usize>(
 }
 
 /// With all buffers zero: `z̃ = z`, `mᵢ = z̃`.
+///
+/// # Safety
+/// `coords` lie below `stride`, their number is a multiple of the lanes' width; `z` and each of `D` buffers hold them.
 #[inline(always)]
 unsafe fn blt_fresh<V: Lanes, H: Stored, const D: usize>(
     z: *mut f32,
@@ -178,7 +195,7 @@ unsafe fn blt_fresh<V: Lanes, H: Stored, const D: usize>(
     stride: usize,
     coords: std::ops::Range<usize>,
 ) {
-    // SAFETY: as `blt`.
+    // SAFETY: indices as promised.
     unsafe {
         for at in coords.step_by(V::WIDTH) {
             for i in 0..D {
@@ -189,6 +206,9 @@ unsafe fn blt_fresh<V: Lanes, H: Stored, const D: usize>(
 }
 
 /// `z̃ = z − Σ αᵢ mᵢ`, `mᵢ ← fma(λᵢ, mᵢ, z̃)`, leaving `z̃` in `z`; `pairs` are (−αᵢ, λᵢ).
+///
+/// # Safety
+/// As [`blt_fresh`].
 #[inline(always)]
 unsafe fn blt_update<V: Lanes, H: Stored, const D: usize>(
     pairs: &[(f32, f32); D],
@@ -197,7 +217,7 @@ unsafe fn blt_update<V: Lanes, H: Stored, const D: usize>(
     stride: usize,
     coords: std::ops::Range<usize>,
 ) {
-    // SAFETY: as `blt`.
+    // SAFETY: indices as promised.
     unsafe {
         for at in coords.step_by(V::WIDTH) {
             let mut sum = V::load_f32(z.add(at));
@@ -227,7 +247,7 @@ unsafe fn ring<E: Engine, G: Stored, H: Stored>(
     for Span { tile, offset, at, len } in spans(piece.first, piece.gradient.len()) {
         // SAFETY: a chunk that starts at coordinate c of the piece has its rows at state[slots·c..], `chunk` values each.
         unsafe {
-            E::sample(job.cipher, row, tile, &mut z.0);
+            E::sample(job.cipher(row), row, tile, &mut z.0);
             let z = z.0.as_mut_ptr().add(offset);
             let mut done = 0;
             while done < len && job.slots > 0 {
@@ -272,6 +292,9 @@ unsafe fn ring_chunk<V: Lanes, H: Stored>(
 }
 
 /// `y = z − Σ cₐ y₋ₐ` by age, youngest first; `y` replaces `z` and the oldest row.
+///
+/// # Safety
+/// As [`ring_chunk`], and `at + N·WIDTH ≤ chunk`.
 #[inline(always)]
 unsafe fn ring_lanes<V: Lanes, H: Stored, const N: usize>(
     job: &Job<'_>,
@@ -321,7 +344,7 @@ unsafe fn regenerate<E: Engine, G: Stored, H: Stored>(
         // SAFETY: both tiles have 512 floats; offset + len ≤ 512 and at + len is within the gradient.
         unsafe {
             for &(row, weight) in terms {
-                E::sample(job.cipher, row, tile, &mut z.0);
+                E::sample(job.cipher(row), row, tile, &mut z.0);
                 add::<E::Lanes, f32>(weight, z.0.as_ptr(), sum.0.as_mut_ptr(), TILE);
             }
             let sum = sum.0.as_ptr().add(offset);

@@ -14,10 +14,11 @@ use crate::form::{self, Form};
 use crate::key::RunKey;
 use crate::layout::Shard;
 use crate::plan::Plan;
+use crate::row::Row;
 use half::{bf16, f16};
 use kernels::{Job, PIECE, Piece, Portable, RING_CHUNK};
 use lanes::Stored;
-use pool::Pool;
+use pool::{Panicked, Pool};
 use state::State;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +44,8 @@ pub struct CpuOptions {
 
 /// The CPU backend of a [`crate::Mechanism`].
 pub struct Cpu {
-    cipher: ChaCha,
+    /// One per life of the run, by number.
+    ciphers: Vec<ChaCha>,
     shard: Shard,
     pool: Pool,
     vector: bool,
@@ -115,15 +117,15 @@ impl Element for f16 {
 }
 
 impl Cpu {
-    /// A backend whose state is that before the first step.
-    pub fn new(plan: &Plan, key: &RunKey, shard: &Shard, options: CpuOptions) -> Result<Cpu> {
+    /// A backend whose state is that before the first step. `keys` are those of the run's lives, by number.
+    pub fn new(plan: &Plan, keys: &[RunKey], shard: &Shard, options: CpuOptions) -> Result<Cpu> {
         let threads = match options.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
         };
         let spawn_error = |error| Error::Device(format!("cannot start {threads} threads: {error}"));
         Ok(Cpu {
-            cipher: ChaCha::new(key.bytes(), plan.rounds()),
+            ciphers: keys.iter().map(|key| ChaCha::new(key.bytes(), plan.rounds())).collect(),
             shard: shard.clone(),
             pool: Pool::new(threads).map_err(spawn_error)?,
             vector: options.isa == Isa::Auto && has_vector_path(),
@@ -141,20 +143,45 @@ impl Cpu {
     /// The physical slot that holds a canonical one.
     fn physical(&self, slot: usize) -> usize {
         let slots = with_state!(&self.state, state => state.slots());
-        if self.is_ring { (self.head + slot) % slots } else { slot }
+        if self.is_ring && slots > 0 { (self.head + slot) % slots } else { slot }
+    }
+
+    /// Refuses a step of another plan than the one this backend was made for.
+    fn check_fits(&self, step: &Step<'_>) -> Result<()> {
+        let slots = with_state!(&self.state, state => state.slots());
+        let fits = match &step.kernel {
+            StepKernel::Blt { scale, decay, .. } => {
+                !self.is_ring && scale.len() == slots && decay.len() == slots
+            }
+            StepKernel::Ring { coefs, .. } => self.is_ring && coefs.len() <= slots,
+            StepKernel::Regenerate { .. } => true,
+        };
+        let known = |row: &Row| usize::from(row.incarnation()) < self.ciphers.len();
+        let rows_known = match &step.kernel {
+            StepKernel::Blt { row, .. } | StepKernel::Ring { row, .. } => known(row),
+            StepKernel::Regenerate { terms } => terms.iter().all(|(row, _)| known(row)),
+        };
+        match fits && rows_known {
+            true => Ok(()),
+            false => {
+                Err(Error::Device(format!("step {} is not one of this backend's plan and run", step.number)))
+            }
+        }
     }
 
     fn run<G: Element>(&mut self, step: &Step<'_>, slices: &mut [&mut [G]]) -> Result<()> {
         let slots = with_state!(&self.state, state => state.slots());
+        self.check_fits(step)?;
         let job =
-            Job { cipher: &self.cipher, scale: step.scale, kernel: &step.kernel, slots, head: self.head };
-        with_state!(&mut self.state, state => {
-            run_pieces(&mut self.pool, self.vector, &job, step.number, &self.shard, slices, state.values_mut())
-        })?;
+            Job { ciphers: &self.ciphers, scale: step.scale, kernel: &step.kernel, slots, head: self.head };
+        let overflow = with_state!(&mut self.state, state => {
+            run_pieces(&mut self.pool, self.vector, &job, &self.shard, slices, state.values_mut())
+        });
+        let overflow = overflow.map_err(|Panicked| Error::Worker { step: step.number })?;
         if matches!(step.kernel, StepKernel::Ring { .. }) && slots > 0 {
             self.head = (self.head + slots - 1) % slots;
         }
-        Ok(())
+        if overflow { Err(Error::Overflow { step: step.number }) } else { Ok(()) }
     }
 }
 
@@ -176,16 +203,16 @@ fn new_state(form: &Form, num_coords: u64) -> Result<AnyState> {
     })
 }
 
-/// Lets the threads take pieces one by one: a lock per 8192 coordinates, and no thread waits for a slower one.
+/// Lets the threads take pieces one by one: a lock per 8192 coordinates, and no thread waits for a slower one. Says whether a
+/// gradient left its type's range.
 fn run_pieces<G: Element, H: kernels::History>(
     pool: &mut Pool,
     vector: bool,
     job: &Job<'_>,
-    number: u64,
     shard: &Shard,
     slices: &mut [&mut [G]],
     mut state: &mut [H],
-) -> Result<()> {
+) -> std::result::Result<bool, Panicked> {
     let pieces = shard.segments().iter().zip(slices).flat_map(|(segment, gradient)| {
         let (own, rest) = std::mem::take(&mut state).split_at_mut(gradient.len() * job.slots);
         state = rest;
@@ -193,7 +220,7 @@ fn run_pieces<G: Element, H: kernels::History>(
     });
     let pieces = Mutex::new(pieces);
     let overflow = AtomicBool::new(false);
-    let outcome = pool.run(&|| {
+    pool.run(&|| {
         // A poisoned lock means that another thread panicked, which fails the step anyway.
         while let Some((first, gradient, state)) = pieces.lock().ok().and_then(|mut pieces| pieces.next()) {
             run_piece(vector, job, Piece { first, gradient: &mut *gradient, state });
@@ -201,14 +228,8 @@ fn run_pieces<G: Element, H: kernels::History>(
                 overflow.store(true, Ordering::Relaxed);
             }
         }
-    });
-    if outcome.is_err() || pieces.is_poisoned() {
-        return Err(Error::Worker { step: number });
-    }
-    match overflow.into_inner() {
-        true => Err(Error::Overflow { step: number }),
-        false => Ok(()),
-    }
+    })?;
+    Ok(overflow.into_inner())
 }
 
 fn run_piece<G: Stored, H: kernels::History>(vector: bool, job: &Job<'_>, piece: Piece<'_, G, H>) {

@@ -7,48 +7,47 @@ use super::kernels::{History, PIECE};
 use crate::error::{Error, Result};
 use crate::layout::Shard;
 
-/// A cache line; state begins at one.
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C, align(64))]
-struct Line([u8; 64]);
+/// Bytes of a cache line; state begins at one.
+const LINE: usize = 64;
 
 /// Zeroed memory for `slots` values of type `H` per coordinate.
 pub(super) struct State<H> {
-    lines: Vec<Line>,
-    len: usize,
+    /// The values, after as many unused ones as bring them to a cache line.
+    memory: Vec<H>,
+    start: usize,
     slots: usize,
     chunk: usize,
-    kind: std::marker::PhantomData<H>,
 }
 
 impl<H: History> State<H> {
     pub(super) fn new(num_coords: u64, slots: usize, chunk: usize) -> Result<State<H>> {
-        let bytes = num_coords as u128 * slots as u128 * size_of::<H>() as u128;
-        let refuse = || Error::OutOfMemory { bytes };
-        let len = usize::try_from(bytes / size_of::<H>() as u128).map_err(|_| refuse())?;
-        let lines = usize::try_from(bytes.div_ceil(64)).map_err(|_| refuse())?;
-        // Zeroed pages cost nothing until they are touched, and are then placed near the thread that touches them.
-        let lines = bytemuck::allocation::try_zeroed_vec(lines).map_err(|()| refuse())?;
-        Ok(State { lines, len, slots, chunk, kind: std::marker::PhantomData })
+        let values = num_coords as u128 * slots as u128;
+        let refuse = || Error::OutOfMemory { bytes: values * size_of::<H>() as u128 };
+        let len = usize::try_from(values).map_err(|_| refuse())?;
+        // Asked for with the alignment of a value, zeroed pages cost nothing until a thread touches them; asked for with that
+        // of a cache line, they would all be written here and now.
+        let spare = LINE / size_of::<H>();
+        let padded = len.checked_add(spare).ok_or_else(refuse)?;
+        let mut memory: Vec<H> = bytemuck::allocation::try_zeroed_vec(padded).map_err(|()| refuse())?;
+        let start = memory.as_ptr().align_offset(LINE).min(spare);
+        memory.truncate(start + len);
+        Ok(State { memory, start, slots, chunk })
     }
 
     pub(super) fn slots(&self) -> usize {
         self.slots
     }
 
-    fn values(&self) -> &[H] {
-        &bytemuck::cast_slice(&self.lines)[..self.len]
-    }
-
     pub(super) fn values_mut(&mut self) -> &mut [H] {
-        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.len]
+        &mut self.memory[self.start..]
     }
 
     /// Copies one slot of coordinates `first..` of the shard, as bytes.
     pub(super) fn read(&self, shard: &Shard, slot: usize, first: u64, bytes: &mut [u8]) {
         let size = size_of::<H>();
         self.runs(shard, slot, first, bytes.len() / size, |place, at| {
-            let from = bytemuck::cast_slice(&self.values()[at..at + place.len()]);
+            let at = self.start + at;
+            let from = bytemuck::cast_slice(&self.memory[at..at + place.len()]);
             bytes[place.start * size..place.end * size].copy_from_slice(from);
         });
     }
@@ -56,17 +55,17 @@ impl<H: History> State<H> {
     /// The reverse of [`State::read`].
     pub(super) fn write(&mut self, shard: &Shard, slot: usize, first: u64, bytes: &[u8]) {
         let size = size_of::<H>();
-        let mut lines = std::mem::take(&mut self.lines);
-        let values: &mut [H] = bytemuck::cast_slice_mut(&mut lines);
+        let mut memory = std::mem::take(&mut self.memory);
         self.runs(shard, slot, first, bytes.len() / size, |place, at| {
-            let to = bytemuck::cast_slice_mut(&mut values[at..at + place.len()]);
+            let at = self.start + at;
+            let to = bytemuck::cast_slice_mut(&mut memory[at..at + place.len()]);
             to.copy_from_slice(&bytes[place.start * size..place.end * size]);
         });
-        self.lines = lines;
+        self.memory = memory;
     }
 
     /// Visits coordinates `first..first + len` of the shard in one slot: for each run that is contiguous in memory, its
-    /// place among the visited and its index in [`State::values`].
+    /// place among the visited and its index in the state.
     fn runs(
         &self,
         shard: &Shard,

@@ -54,7 +54,11 @@ impl Blt {
             ));
         }
         if scale.len() > Self::MAX_BUFFERS {
-            return Err(Error::length("list of buffers", scale.len(), "at most 8"));
+            return Err(Error::length(
+                "list of buffers",
+                scale.len(),
+                format!("at most {}", Self::MAX_BUFFERS),
+            ));
         }
         let blt = Blt { scale: round(scale, "scale")?, decay: round(decay, "decay")? };
         for (i, (&rounded, given)) in blt.decay.iter().zip(decay).enumerate() {

@@ -114,6 +114,16 @@ impl Form {
         Ok(Kernel::Regenerate(Regenerate::toeplitz(noising_coefs)?).into())
     }
 
+    /// Chooses how a ring keeps past outputs; see [`History::Bf16`] for what it costs. Only rings have a history.
+    pub fn with_history(mut self, history: History) -> Result<Form> {
+        match self.kernel {
+            Kernel::Ring(ring) => self.kernel = Kernel::Ring(ring.with_history(history)),
+            _ if history == History::F32 => {}
+            _ => return Err(Error::parameter("history", "bf16", "f32: only a ring keeps past outputs")),
+        }
+        Ok(self)
+    }
+
     /// The kernel.
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
@@ -125,6 +135,9 @@ impl Form {
     }
 
     /// The factor on the output of a step, before the standard deviation.
+    ///
+    /// # Panics
+    /// If scales are given per step and the plan has no such step.
     pub fn output_scale(&self, step: u64) -> f64 {
         match self.output_scale[..] {
             [] => 1.0,

@@ -80,13 +80,19 @@ impl Regenerate {
         if weights.is_empty() {
             return Err(Error::length("list of weights", 0, "at least 1"));
         }
-        Ok(Regenerate(Weights::Toeplitz(round(weights, "weight")?)))
+        let rounded = round(weights, "weight")?;
+        own_noise(rounded[0], "weight 0")?;
+        Ok(Regenerate(Weights::Toeplitz(rounded)))
     }
 
     /// Weights by age for each step: the lower-triangular `C⁻¹` itself, each row from its diagonal leftwards.
     pub fn varying(rows: &[Vec<f64>]) -> Result<Regenerate> {
         let round_row = |(t, row): (usize, &Vec<f64>)| match row.len() {
-            len if (1..=t + 1).contains(&len) => round(row, &format!("step {t}, weight")),
+            len if (1..=t + 1).contains(&len) => {
+                let rounded = round(row, &format!("step {t}, weight"))?;
+                own_noise(rounded[0], &format!("step {t}, weight 0"))?;
+                Ok(rounded)
+            }
             len => Err(Error::length(format!("weights of step {t}"), len, format!("1 to {}", t + 1))),
         };
         Ok(Regenerate(Weights::Varying(rows.iter().enumerate().map(round_row).collect::<Result<_>>()?)))
@@ -109,14 +115,16 @@ impl Regenerate {
             let born = *born.entry((term.family, term.index)).or_insert(step as u64);
             Ok(Listed { family: term.family, index: term.index, weight, born })
         };
-        let listed = steps
-            .iter()
-            .enumerate()
-            .map(|(t, terms)| match terms.is_empty() {
-                true => Err(Error::length(format!("terms of step {t}"), 0, "at least 1")),
-                false => terms.iter().map(|term| list(t, term)).collect(),
-            })
-            .collect::<Result<_>>()?;
+        let mut listed = Vec::with_capacity(steps.len());
+        for (t, terms) in steps.iter().enumerate() {
+            let terms: Vec<Listed> = terms.iter().map(|term| list(t, term)).collect::<Result<_>>()?;
+            let own = terms
+                .iter()
+                .filter(|term| term.born == t as u64)
+                .fold(0.0, |sum, term| sum + term.weight.abs());
+            own_noise(own, &format!("step {t}, weight of rows that no earlier step used"))?;
+            listed.push(terms);
+        }
         Ok(Regenerate(Weights::Listed(listed)))
     }
 
@@ -166,6 +174,14 @@ impl Regenerate {
     }
 }
 
+/// Refuses a step without a row of its own: its noise would be known from the steps before it.
+fn own_noise(weight: f32, name: &str) -> Result<()> {
+    match weight == 0.0 {
+        true => Err(Error::parameter(name, weight, "not zero in f32: every step needs noise of its own")),
+        false => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,19 +207,23 @@ mod tests {
     #[test]
     fn a_listed_row_belongs_to_the_life_that_first_used_it() {
         let node = Term { family: Family::TreeNode, index: 9, weight: 1.0 };
-        let form =
-            Regenerate::listed(&[vec![step(0, 1.0)], vec![node, step(1, 2.0)], vec![node, step(0, 1.0)]])
-                .unwrap();
+        let last = vec![node, step(0, 1.0), step(2, 1.0)];
+        let form = Regenerate::listed(&[vec![step(0, 1.0)], vec![node, step(1, 2.0)], last]).unwrap();
         let mut out = Vec::new();
         form.terms(2, 2, |step| step as u16, &mut out).unwrap();
-        let expected = [Row::new(Family::TreeNode, 1, 9).unwrap(), Row::new(Family::Step, 0, 0).unwrap()];
+        let names = [(Family::TreeNode, 1, 9), (Family::Step, 0, 0), (Family::Step, 2, 2)];
+        let expected = names.map(|(family, life, index)| Row::new(family, life, index).unwrap());
         assert_eq!(out.iter().map(|t| t.0).collect::<Vec<_>>(), expected);
     }
 
     #[test]
     fn bad_lists_are_named() {
         let error = |result: Result<Regenerate>| result.unwrap_err().to_string();
-        assert!(error(Regenerate::listed(&[vec![]])).contains("terms of step 0"));
+        assert!(error(Regenerate::listed(&[vec![]])).contains("step 0, weight of rows"));
+        assert!(error(Regenerate::listed(&[vec![step(0, 1.0)], vec![step(0, 1.0)]])).contains("step 1"));
+        assert!(error(Regenerate::toeplitz(&[0.0, 1.0])).contains("noise of its own"));
+        assert!(error(Regenerate::toeplitz(&[1e-50, 1.0])).contains("noise of its own"));
+        assert!(error(Regenerate::varying(&[vec![1.0], vec![0.0, 1.0]])).contains("step 1, weight 0"));
         assert!(error(Regenerate::listed(&[vec![step(1 << 40, 1.0)]])).contains("row index"));
         assert!(error(Regenerate::listed(&[vec![step(3, f64::NAN)]])).contains("weight of row 3"));
         let sampler = Term { family: Family::Sampler, index: 0, weight: 1.0 };

@@ -111,6 +111,9 @@ impl Ring {
     }
 
     /// Coefficients of a step by age, before any cut at a restart.
+    ///
+    /// # Panics
+    /// If coefficients are given per step and there is no such step.
     pub fn coefs(&self, step: u64) -> &[f32] {
         match &self.coefs {
             Coefs::Toeplitz(coefs) => coefs,
