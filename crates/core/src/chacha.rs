@@ -107,7 +107,7 @@ impl ChaCha {
     }
 }
 
-fn quarter_round(x: &mut [u32; 16], a: usize, b: usize, c: usize, d: usize) {
+pub(crate) fn quarter_round(x: &mut [u32; 16], a: usize, b: usize, c: usize, d: usize) {
     for (left_d, left_b) in [(16, 12), (8, 7)] {
         x[a] = x[a].wrapping_add(x[b]);
         x[d] = (x[d] ^ x[a]).rotate_left(left_d);
