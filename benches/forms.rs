@@ -1,7 +1,7 @@
 //! Throughput of every form, beside a plain pass over the same bytes in the same run.
 //!
-//! `cargo bench --bench forms`; a filter selects, e.g. `-- blt4`. Elements are parameters; the groups named `… traffic` move
-//! the bytes of the form next to them and compute nothing, so their time is the bound that memory sets.
+//! `cargo bench --bench forms`; a filter selects, e.g. `-- blt4`. Elements are parameters; the lines named `traffic` move the
+//! bytes of the form next to them and hardly compute, so their time is the bound that memory sets.
 
 use corrnoise::{CpuOptions, Form, Key, Mechanism, Plan, Rounds, Shard};
 use corrnoise_workspace::cases;
@@ -32,10 +32,10 @@ fn group<'a>(criterion: &'a mut Criterion, name: &str, dim: usize) -> BenchmarkG
     group
 }
 
-/// One thread, one gradient that stays in L1: the sampler and nothing else.
+/// One thread, one gradient that stays in L1: the sampler, and an add that costs little.
 fn sampling(criterion: &mut Criterion) {
     let dim = 4096;
-    let mut group = group(criterion, "sampling alone, 1 thread", dim);
+    let mut group = group(criterion, "sampling in cache, 1 thread", dim);
     for rounds in [Rounds::R8, Rounds::R12, Rounds::R20] {
         let mut noise = mechanism(Form::independent(), rounds, dim, 1);
         let mut gradient = vec![0.0_f32; dim];
