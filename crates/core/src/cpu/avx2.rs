@@ -6,6 +6,7 @@
 
 use super::kernels::{self, Engine, Job, Piece};
 use super::lanes::{Lanes, Stored};
+use super::prefetch::Prefetch;
 use crate::chacha::{ChaCha, quarter_round};
 use crate::gauss::{COS, HALF_PI, LOG, MINUS_2_LN_2, SIN, TAIL_LIMIT, TWO_POW_MINUS_32};
 use crate::noise::{TILE, extend_tails};
@@ -35,9 +36,9 @@ pub(super) struct Avx2;
 unsafe impl Engine for Avx2 {
     type Lanes = __m256;
     #[inline(always)]
-    unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE]) {
+    unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE], ahead: Prefetch) {
         // SAFETY: the caller has the features.
-        unsafe { sample(cipher, row, tile, out) }
+        unsafe { sample(cipher, row, tile, out, ahead) }
     }
 }
 
@@ -55,15 +56,16 @@ unsafe fn int(value: u32) -> __m256i {
 
 /// All 512 normals of a tile: the same bits as [`crate::noise::tile`].
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE]) {
+unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE], mut ahead: Prefetch) {
     let mut words = [[_mm256_setzero_si256(); 16]; 2];
     for half in 0..2 {
         let first_lane = 16 * half;
         // SAFETY: features are enabled; the blocks' 256 normals lie inside the tile, see `store_transposed`.
         let small = unsafe {
-            chacha_16(cipher, row.stream(), 32 * tile + first_lane as u64, &mut words);
+            chacha_16(cipher, row.stream(), 32 * tile + first_lane as u64, &mut words, &mut ahead);
             let mut smallest = [int(u32::MAX); 2];
             for quad in 0..4 {
+                ahead.pull();
                 let (a, b, q) = (&words[0], &words[1], 4 * quad);
                 let z =
                     box_muller([a[q], a[q + 2], b[q], b[q + 2]], [a[q + 1], a[q + 3], b[q + 1], b[q + 3]]);
@@ -124,7 +126,13 @@ unsafe fn rotate<const LEFT: i32, const RIGHT: i32>(x: __m256i) -> __m256i {
 /// Words of 16 neighbouring blocks: `[group][word]`, lane = block within the group of 8. `first` is a multiple of 16, so
 /// the low counter word does not wrap inside.
 #[inline(always)]
-unsafe fn chacha_16(cipher: &ChaCha, stream: u64, first: u64, out: &mut [[__m256i; 16]; 2]) {
+unsafe fn chacha_16(
+    cipher: &ChaCha,
+    stream: u64,
+    first: u64,
+    out: &mut [[__m256i; 16]; 2],
+    ahead: &mut Prefetch,
+) {
     // SAFETY: callers run with AVX2 enabled.
     unsafe {
         let words = cipher.initial_state(stream, first);
@@ -174,6 +182,7 @@ unsafe fn chacha_16(cipher: &ChaCha, stream: u64, first: u64, out: &mut [[__m256
             both!(1, 5, 9, 13);
             both!(2, 6, 10, 14);
             both!(3, 7, 11, 15);
+            ahead.pull();
             diagonals!();
         }
         for i in 0..16 {

@@ -5,6 +5,7 @@
 //! ring: one) written once; the normals themselves never leave L1.
 
 use super::lanes::{Lanes, Stored};
+use super::prefetch::Prefetch;
 use crate::backend::StepKernel;
 use crate::chacha::ChaCha;
 use crate::noise::TILE;
@@ -25,11 +26,11 @@ pub(super) const RING_CHUNK: usize = 64;
 /// `sample` and the lanes may need CPU features, which must be enabled wherever [`run`] is inlined.
 pub(super) unsafe trait Engine {
     type Lanes: Lanes;
-    /// The 512 normals of a tile.
+    /// The 512 normals of a tile; meanwhile pulls `ahead`.
     ///
     /// # Safety
     /// The engine's CPU features must be enabled.
-    unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE]);
+    unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE], ahead: Prefetch);
 }
 
 /// One lane and the reference sampler: any target.
@@ -39,7 +40,7 @@ pub(super) struct Portable;
 unsafe impl Engine for Portable {
     type Lanes = f32;
     #[inline(always)]
-    unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE]) {
+    unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE], _: Prefetch) {
         crate::noise::tile(cipher, row, tile, out);
     }
 }
@@ -169,9 +170,15 @@ unsafe fn blt<E: Engine, G: Stored, H: Stored, const D: usize>(
     for Span { tile, offset, at, len } in spans(piece.first, stride) {
         // SAFETY: offset + len ≤ 512, at + len ≤ stride, and buffer i is state[i·stride..][..stride].
         unsafe {
-            E::sample(job.cipher(row), row, tile, &mut z.0);
-            let z = z.0.as_mut_ptr().add(offset);
             let buffers = piece.state.as_mut_ptr().add(at);
+            let gradient = piece.gradient.as_mut_ptr().add(at);
+            let mut streams = [gradient.cast_const().cast(); Prefetch::MAX_STREAMS];
+            for i in 0..D {
+                streams[1 + i] = buffers.add(i * stride).cast_const().cast();
+            }
+            let ahead = Prefetch::new(&streams[..1 + D], len * size_of::<H>());
+            E::sample(job.cipher(row), row, tile, &mut z.0, ahead);
+            let z = z.0.as_mut_ptr().add(offset);
             let wide = len - len % E::Lanes::WIDTH;
             if fresh {
                 blt_fresh::<E::Lanes, H, D>(z, buffers, stride, 0..wide);
@@ -180,7 +187,7 @@ unsafe fn blt<E: Engine, G: Stored, H: Stored, const D: usize>(
                 blt_update::<E::Lanes, H, D>(&pairs, z, buffers, stride, 0..wide);
                 blt_update::<f32, H, D>(&pairs, z, buffers, stride, wide..len);
             }
-            add::<E::Lanes, G>(job.scale, z, piece.gradient.as_mut_ptr().add(at), len);
+            add::<E::Lanes, G>(job.scale, z, gradient, len);
         }
     }
 }
@@ -248,7 +255,9 @@ unsafe fn ring<E: Engine, G: Stored, H: Stored>(
     for Span { tile, offset, at, len } in spans(piece.first, piece.gradient.len()) {
         // SAFETY: a chunk that starts at coordinate c of the piece has its rows at state[slots·c..], `chunk` values each.
         unsafe {
-            E::sample(job.cipher(row), row, tile, &mut z.0);
+            let history = piece.state.as_ptr().add(job.slots * at);
+            let ahead = Prefetch::new(&[history.cast()], job.slots * len * size_of::<H>());
+            E::sample(job.cipher(row), row, tile, &mut z.0, ahead);
             let z = z.0.as_mut_ptr().add(offset);
             let mut done = 0;
             while done < len && job.slots > 0 {
@@ -361,7 +370,7 @@ unsafe fn regenerate<E: Engine, G: Stored, H: Stored>(
         // SAFETY: both tiles have 512 floats; offset + len ≤ 512 and at + len is within the gradient.
         unsafe {
             for &(row, weight) in terms {
-                E::sample(job.cipher(row), row, tile, &mut z.0);
+                E::sample(job.cipher(row), row, tile, &mut z.0, Prefetch::none());
                 add::<E::Lanes, f32>(weight, z.0.as_ptr(), sum.0.as_mut_ptr(), TILE);
             }
             let sum = sum.0.as_ptr().add(offset);

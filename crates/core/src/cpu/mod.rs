@@ -5,6 +5,7 @@ mod avx2;
 mod kernels;
 mod lanes;
 mod pool;
+mod prefetch;
 mod state;
 
 use crate::backend::{Backend, Step, StepKernel};
