@@ -3,3 +3,8 @@
 pub mod cases;
 pub mod traffic;
 pub mod vectors;
+
+/// The README's example is compiled with the doctests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
