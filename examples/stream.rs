@@ -80,7 +80,12 @@ fn checks() -> Result<bool> {
     let dim = 1_000_003;
     let plan = Plan::new(8, Form::blt(&[0.29, 0.13, 0.06, 0.015], &[0.22, 0.71, 0.944, 0.9957])?, 2.0)?;
     let make = |isa, threads, shard| {
-        Mechanism::cpu_with(&plan, Key::from_bytes([7; 32], "stream"), shard, CpuOptions { threads, isa })
+        Mechanism::cpu_with(
+            &plan,
+            Key::from_bytes([7; 32], "stream"),
+            shard,
+            CpuOptions { threads, isa, ..CpuOptions::default() },
+        )
     };
     let space = Shard::whole(dim)?;
     let expected = total(&mut make(Isa::Auto, 0, space.clone())?, 8)?;

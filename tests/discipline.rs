@@ -149,7 +149,7 @@ fn a_state_that_does_not_fit_is_an_error() {
     let plan = Plan::new(10, form, 1.0).unwrap();
     let shard = Shard::whole(Shard::MAX_DIM).unwrap();
     let error = Mechanism::cpu(&plan, Key::from_bytes([5; 32], "test"), shard).err().unwrap();
-    assert!(error.to_string().contains("70931694131085312 bytes"), "{error}");
+    assert!(error.to_string().contains("78812993478983680 bytes"), "{error}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ const ENGINES: [Isa; 2] = [Isa::Scalar, Isa::Auto];
 
 fn engine(isa: Isa, keys: &[RunKey], plan: &Plan, coords: std::ops::Range<u64>) -> Cpu {
     let shard = Shard::whole(coords.end).unwrap().within(coords).unwrap();
-    Cpu::new(plan, keys, &shard, CpuOptions { threads: 1, isa }).unwrap()
+    Cpu::new(plan, keys, &shard, CpuOptions { threads: 1, isa, ..CpuOptions::default() }).unwrap()
 }
 
 /// One step of an engine on a zero gradient: what it added, as bits.

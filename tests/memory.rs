@@ -18,6 +18,10 @@ fn peak_memory_is_gradient_plus_state() {
     let plan = Plan::new(10, form, 0.5).unwrap();
     let declared = dim * (4 + plan.form().state_bytes_per_param());
     let base = peak();
+    // What a form declares is what the engine holds; a ring says how much more its rows ahead take.
+    let ring = Plan::new(10, Form::banded_toeplitz(&[1.0; 16]).unwrap(), 0.5).unwrap();
+    let small = Mechanism::cpu(&ring, Key::from_os().unwrap(), Shard::whole(1000).unwrap()).unwrap();
+    assert_eq!((ring.form().state_bytes_per_param(), small.state_bytes()), (60, 72_000));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("checkpoint");
     let key = || Key::from_bytes([1; 32], "memory");
@@ -25,6 +29,7 @@ fn peak_memory_is_gradient_plus_state() {
     {
         let mut gradient = vec![0.0_f32; dim as usize];
         let mut noise = Mechanism::cpu(&plan, key(), shard()).unwrap();
+        assert_eq!(noise.state_bytes() + 4 * dim, declared);
         (0..3).for_each(|_| noise.add_to(&mut gradient).unwrap());
         noise.save(&file).unwrap();
     }

@@ -14,7 +14,7 @@ fn key() -> Key {
 }
 
 fn options(isa: Isa, threads: usize) -> CpuOptions {
-    CpuOptions { threads, isa }
+    CpuOptions { threads, isa, ..CpuOptions::default() }
 }
 
 /// Every kernel, every number of BLT buffers, every way to give coefficients.
@@ -355,4 +355,64 @@ fn every_sixteen_bit_gradient() {
     }
     all(bf16::from_bits, |g| g.is_nan());
     all(f16::from_bits, |g| g.is_nan());
+}
+
+/// Long enough for the ring to wrap several times: rows made ahead against rows made one by one, stopped and resumed by
+/// either kind, under another split.
+#[test]
+fn a_ring_made_ahead_is_the_plain_ring() {
+    let (steps, size) = (50, 6_007);
+    let folder = tempfile::tempdir().unwrap();
+    let space = Shard::whole(size).unwrap();
+    let rows: Vec<Vec<f64>> = (0..steps as usize)
+        .map(|t| (0..=t.min(11)).map(|a| 1.5 / (1.0 + a as f64 + 0.01 * t as f64)).collect())
+        .collect();
+    let toeplitz = |bands| Form::banded_toeplitz(&square_root_coefs(bands)).unwrap();
+    let cases = [
+        ("16 bands", toeplitz(16)),
+        ("40 bands", toeplitz(40)),
+        ("12 varying bands", Form::banded(&rows).unwrap()),
+        ("16 bands, restarted", toeplitz(16).with_restarts(21).unwrap()),
+    ];
+    let kind = |compact, isa| CpuOptions { threads: 2, isa, compact };
+    for (name, form) in cases {
+        let plan = Plan::new(steps, form, 0.75).unwrap();
+        let advance = |mechanism: &mut Mechanism, count: u64| {
+            let mut sum = vec![0.0_f32; mechanism.shard().num_coords() as usize];
+            (0..count).for_each(|_| mechanism.add_to(&mut sum).unwrap());
+            sum
+        };
+        let make = |options| Mechanism::cpu_with(&plan, key(), space.clone(), options).unwrap();
+        let (mut plain, mut ahead) = (make(kind(true, Isa::Scalar)), make(kind(false, Isa::Auto)));
+        assert!(plain.state_bytes() == size * plan.form().state_bytes_per_param());
+        assert!(ahead.state_bytes() > plain.state_bytes(), "rows are made ahead");
+        for stop in [0, 1, 2, 3, 7, 17, 18, 19, 33, 49, 50] {
+            while plain.next_step() < stop {
+                assert_same(
+                    &advance(&mut plain, 1),
+                    &advance(&mut ahead, 1),
+                    &format!("{name}, step {}", stop),
+                );
+            }
+            let files = [folder.path().join("plain"), folder.path().join("ahead")];
+            plain.save(&files[0]).unwrap();
+            ahead.save(&files[1]).unwrap();
+            assert_eq!(
+                std::fs::read(&files[0]).unwrap(),
+                std::fs::read(&files[1]).unwrap(),
+                "{name}, saved at {stop}"
+            );
+            // The rest of the run, made by a plain ring, against two shards that make rows ahead from the middle on.
+            let resume = |shard, options| {
+                Mechanism::resume_cpu(&plan, key(), shard, &files[1..], Resume::Exact, options).unwrap()
+            };
+            let expected = advance(&mut resume(space.clone(), kind(true, Isa::Auto)), steps - stop);
+            for range in [0..1_001, 1_001..size] {
+                let mut part = resume(space.within(range.clone()).unwrap(), kind(false, Isa::Auto));
+                let got = advance(&mut part, steps - stop);
+                let expected = &expected[range.start as usize..range.end as usize];
+                assert_same(expected, &got, &format!("{name}, resumed at {stop}, {range:?}"));
+            }
+        }
+    }
 }

@@ -62,11 +62,7 @@ impl<'a> Step<'a> {
             Kernel::Blt(blt) => {
                 StepKernel::Blt { row, scale: blt.scale(), decay: blt.decay(), fresh: age == 0 }
             }
-            Kernel::Ring(ring) => {
-                let coefs = ring.coefs(number);
-                let live = usize::try_from(age).map_or(coefs.len(), |age| age.min(coefs.len()));
-                StepKernel::Ring { row, coefs: &coefs[..live] }
-            }
+            Kernel::Ring(_) => StepKernel::Ring { row, coefs: form.ring_coefs(number) },
             Kernel::Regenerate(regenerate) => {
                 terms.clear();
                 regenerate.terms(number, age, |step| incarnations.at(step), terms)?;

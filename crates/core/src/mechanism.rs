@@ -89,6 +89,11 @@ impl Mechanism<Cpu> {
         self.run_step(E::gradients(gradients))
     }
 
+    /// Bytes of state that this process holds.
+    pub fn state_bytes(&self) -> u64 {
+        self.backend.state_bytes()
+    }
+
     /// What runs, for people: instructions and threads.
     pub fn describe(&self) -> String {
         self.backend.describe()

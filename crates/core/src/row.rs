@@ -22,8 +22,8 @@ pub enum Family {
     Sampler = 2,
 }
 
-/// The name of one i.i.d. row of standard normals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The name of one i.i.d. row of standard normals; by default that of step 0 in a run's first life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Row(u64);
 
 impl Row {

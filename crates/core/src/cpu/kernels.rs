@@ -6,6 +6,7 @@
 
 use super::lanes::{Lanes, Stored};
 use super::prefetch::Prefetch;
+use super::ring::{self, RingJob};
 use crate::backend::StepKernel;
 use crate::chacha::ChaCha;
 use crate::noise::TILE;
@@ -14,11 +15,6 @@ use half::bf16;
 
 /// Coordinates per unit of work, and per `[slot][coordinate]` chunk of a BLT's state.
 pub(super) const PIECE: usize = 16 * TILE;
-
-/// Coordinates per `[slot][coordinate]` chunk of a ring: all rows that an output needs then lie in one run of memory, which
-/// the prefetcher follows, instead of in as many pages as the ring has rows. 64 are what one pass keeps in registers, so
-/// the run is read strictly forward: with 64 bands, 1.4 times as fast as chunks of 128.
-pub(super) const RING_CHUNK: usize = 64;
 
 /// A vector width and a sampler.
 ///
@@ -52,12 +48,11 @@ pub(super) struct Job<'a> {
     pub(super) scale: f32,
     pub(super) kernel: &'a StepKernel<'a>,
     pub(super) slots: usize,
-    /// The ring's slot of age 1; ages ascend from here, wrapping around.
-    pub(super) head: usize,
+    pub(super) ring: RingJob<'a>,
 }
 
 impl Job<'_> {
-    fn cipher(&self, row: Row) -> &ChaCha {
+    pub(super) fn cipher(&self, row: Row) -> &ChaCha {
         &self.ciphers[usize::from(row.incarnation())]
     }
 }
@@ -71,17 +66,17 @@ pub(super) struct Piece<'a, G, H> {
 
 /// The normals of a tile, aligned to cache lines.
 #[repr(align(64))]
-struct Tile([f32; TILE]);
+pub(super) struct Tile(pub(super) [f32; TILE]);
 
 /// The part of a tile that a piece covers: coordinates `at..at + len` of the piece are `offset..offset + len` of the tile.
-struct Span {
-    tile: u64,
-    offset: usize,
-    at: usize,
-    len: usize,
+pub(super) struct Span {
+    pub(super) tile: u64,
+    pub(super) offset: usize,
+    pub(super) at: usize,
+    pub(super) len: usize,
 }
 
-fn spans(first: u64, len: usize) -> impl Iterator<Item = Span> {
+pub(super) fn spans(first: u64, len: usize) -> impl Iterator<Item = Span> {
     let mut at = 0;
     std::iter::from_fn(move || {
         let coord = first + at as u64;
@@ -104,7 +99,7 @@ pub(super) unsafe fn run<E: Engine, G: Stored, H: Stored>(job: &Job<'_>, piece: 
         StepKernel::Blt { scale, decay, .. } => {
             assert_eq!((scale.len(), decay.len()), (job.slots, job.slots))
         }
-        StepKernel::Ring { coefs, .. } => assert!(coefs.len() <= job.slots),
+        StepKernel::Ring { .. } => job.ring.check(job.slots),
         StepKernel::Regenerate { .. } => {}
     }
     // SAFETY: features as promised; sizes as asserted.
@@ -122,7 +117,7 @@ pub(super) unsafe fn run<E: Engine, G: Stored, H: Stored>(job: &Job<'_>, piece: 
                 8 => blt::<E, G, H, 8>(job, piece, row, scale, decay, fresh),
                 more => unreachable!("a BLT has at most 8 buffers, not {more}"),
             },
-            StepKernel::Ring { row, coefs } => ring::<E, G, H>(job, piece, row, coefs),
+            StepKernel::Ring { .. } => ring::run::<E, G, H>(job, piece),
             StepKernel::Regenerate { terms } => regenerate::<E, G, H>(job, piece, terms),
         }
     }
@@ -133,7 +128,7 @@ pub(super) unsafe fn run<E: Engine, G: Stored, H: Stored>(job: &Job<'_>, piece: 
 /// # Safety
 /// Pointers valid for `len` elements, the lanes' features enabled.
 #[inline(always)]
-unsafe fn add<V: Lanes, G: Stored>(scale: f32, z: *const f32, gradient: *mut G, len: usize) {
+pub(super) unsafe fn add<V: Lanes, G: Stored>(scale: f32, z: *const f32, gradient: *mut G, len: usize) {
     // SAFETY: every index is below `len`.
     unsafe {
         let mut at = 0;
@@ -240,120 +235,6 @@ unsafe fn blt_update<V: Lanes, H: Stored, const D: usize>(
             sum.store_f32(z.add(at));
         }
     }
-}
-
-/// # Safety
-/// As [`run`].
-#[inline(always)]
-unsafe fn ring<E: Engine, G: Stored, H: Stored>(
-    job: &Job<'_>,
-    piece: Piece<'_, G, H>,
-    row: Row,
-    coefs: &[f32],
-) {
-    let mut z = Tile([0.0; TILE]);
-    for Span { tile, offset, at, len } in spans(piece.first, piece.gradient.len()) {
-        // SAFETY: a chunk that starts at coordinate c of the piece has its rows at state[slots·c..], `chunk` values each.
-        unsafe {
-            let history = piece.state.as_ptr().add(job.slots * at);
-            let ahead = Prefetch::new(&[history.cast()], job.slots * len * size_of::<H>());
-            E::sample(job.cipher(row), row, tile, &mut z.0, ahead);
-            let z = z.0.as_mut_ptr().add(offset);
-            let mut done = 0;
-            while done < len && job.slots > 0 {
-                let chunk = (RING_CHUNK - (offset + done) % RING_CHUNK).min(len - done);
-                let rows = piece.state.as_mut_ptr().add(job.slots * (at + done));
-                ring_chunk::<E::Lanes, H>(job, coefs, z.add(done), rows, chunk);
-                done += chunk;
-            }
-            add::<E::Lanes, G>(job.scale, z, piece.gradient.as_mut_ptr().add(at), len);
-        }
-    }
-}
-
-/// # Safety
-/// `z` valid for `chunk` floats, `rows` for `slots · chunk` values; `coefs` no longer than `slots`, which is not 0.
-#[inline(always)]
-unsafe fn ring_chunk<V: Lanes, H: Stored>(
-    job: &Job<'_>,
-    coefs: &[f32],
-    z: *mut f32,
-    rows: *mut H,
-    chunk: usize,
-) {
-    // Eight accumulators hide the latency of fma and leave registers for the coefficient and the loads.
-    const WIDE: usize = 8;
-    let mut at = 0;
-    // SAFETY: every run of lanes starts below `chunk` and ends at or below it.
-    unsafe {
-        while at + WIDE * V::WIDTH <= chunk {
-            ring_lanes::<V, H, WIDE>(job, coefs, z, rows, chunk, at);
-            at += WIDE * V::WIDTH;
-        }
-        while at + V::WIDTH <= chunk {
-            ring_lanes::<V, H, 1>(job, coefs, z, rows, chunk, at);
-            at += V::WIDTH;
-        }
-        while at < chunk {
-            ring_lanes::<f32, H, 1>(job, coefs, z, rows, chunk, at);
-            at += 1;
-        }
-    }
-}
-
-/// `y = z − Σ cₐ y₋ₐ` by age, youngest first; `y` replaces `z` and the oldest row.
-///
-/// # Safety
-/// As [`ring_chunk`], and `at + N·WIDTH ≤ chunk`.
-#[inline(always)]
-unsafe fn ring_lanes<V: Lanes, H: Stored, const N: usize>(
-    job: &Job<'_>,
-    coefs: &[f32],
-    z: *mut f32,
-    rows: *mut H,
-    chunk: usize,
-    at: usize,
-) {
-    // SAFETY: as `ring_chunk`; `at + N·WIDTH ≤ chunk`, and the slot stays below `slots`.
-    unsafe {
-        let mut sum = [V::zero(); N];
-        for (i, sum) in sum.iter_mut().enumerate() {
-            *sum = V::load_f32(z.add(at + i * V::WIDTH));
-        }
-        let mut slot = job.head;
-        for &coef in coefs {
-            let coef = V::splat(-coef);
-            let row = rows.add(slot * chunk + at);
-            for (i, sum) in sum.iter_mut().enumerate() {
-                *sum = coef.fma(H::load::<V>(row.add(i * V::WIDTH)), *sum);
-            }
-            if N > 1 {
-                prefetch::<H, V, N>(row.wrapping_add(job.slots * chunk));
-            }
-            slot += 1;
-            if slot == job.slots {
-                slot = 0;
-            }
-        }
-        let oldest = rows.add((job.head + job.slots - 1) % job.slots * chunk + at);
-        for (i, sum) in sum.into_iter().enumerate() {
-            sum.store_f32(z.add(at + i * V::WIDTH));
-            H::store(sum, oldest.add(i * V::WIDTH));
-        }
-    }
-}
-
-/// Asks for `N` vectors of the next chunk, so that memory works while the next tile is sampled; 10% on a ring of 16 bands.
-#[inline(always)]
-fn prefetch<H, V: Lanes, const N: usize>(row: *const H) {
-    #[cfg(target_arch = "x86_64")]
-    for line in (0..N * V::WIDTH * size_of::<H>()).step_by(64) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: SSE is part of x86-64, and a prefetch of any address, mapped or not, is harmless.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(row.cast::<i8>().wrapping_add(line)) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = row;
 }
 
 /// # Safety

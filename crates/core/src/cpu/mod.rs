@@ -6,6 +6,7 @@ mod kernels;
 mod lanes;
 mod pool;
 mod prefetch;
+mod ring;
 mod state;
 
 use crate::backend::{Backend, Step, StepKernel};
@@ -15,11 +16,12 @@ use crate::form::{self, Form};
 use crate::key::RunKey;
 use crate::layout::Shard;
 use crate::plan::Plan;
-use crate::row::Row;
+use crate::row::{Family, Row};
 use half::{bf16, f16};
-use kernels::{Job, PIECE, Piece, Portable, RING_CHUNK};
+use kernels::{Job, PIECE, Piece, Portable};
 use lanes::Stored;
 use pool::{Panicked, Pool};
+use ring::RingJob;
 use state::State;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,6 +43,9 @@ pub struct CpuOptions {
     pub threads: usize,
     /// Instructions to use.
     pub isa: Isa,
+    /// Keep a ring in its least memory. By default a ring of 9 bands or more makes a few rows ahead, which is several times
+    /// as fast and takes 3 more rows of state (from 33 bands on: 7).
+    pub compact: bool,
 }
 
 /// The CPU backend of a [`crate::Mechanism`].
@@ -51,9 +56,12 @@ pub struct Cpu {
     pool: Pool,
     vector: bool,
     state: AnyState,
-    /// A ring's slot of age 1; see [`Job::head`].
-    head: usize,
-    is_ring: bool,
+    /// The plan, if its form is a ring: rows are made ahead from it.
+    ring: Option<Plan>,
+    /// Rows of a ring that a tile makes at a time.
+    batch: usize,
+    /// Steps since this backend was made or restored.
+    time: u64,
 }
 
 enum AnyState {
@@ -124,15 +132,20 @@ impl Cpu {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
         };
+        let is_ring = matches!(plan.form().kernel(), form::Kernel::Ring(_));
+        // A history in bf16 cannot hold outputs of full precision, so nothing is made ahead.
+        let ahead = is_ring && !options.compact && plan.form().history() == form::History::F32;
+        let batch = if ahead { ring::batch(plan.form().num_slots()) } else { 1 };
         let spawn_error = |error| Error::Device(format!("cannot start {threads} threads: {error}"));
         Ok(Cpu {
             ciphers: keys.iter().map(|key| ChaCha::new(key.bytes(), plan.rounds())).collect(),
             shard: shard.clone(),
             pool: Pool::new(threads).map_err(spawn_error)?,
             vector: options.isa == Isa::Auto && has_vector_path(),
-            state: new_state(plan.form(), shard.num_coords())?,
-            head: 0,
-            is_ring: matches!(plan.form().kernel(), form::Kernel::Ring(_)),
+            state: new_state(plan.form(), shard.num_coords(), batch)?,
+            ring: is_ring.then(|| plan.clone()),
+            batch,
+            time: 0,
         })
     }
 
@@ -144,7 +157,7 @@ impl Cpu {
     /// The physical slot that holds a canonical one.
     fn physical(&self, slot: usize) -> usize {
         let slots = with_state!(&self.state, state => state.slots());
-        if self.is_ring && slots > 0 { (self.head + slot) % slots } else { slot }
+        if self.ring.is_some() && slots > 0 { (ring::head(self.time, slots) + slot) % slots } else { slot }
     }
 
     /// Refuses a step of another plan than the one this backend was made for.
@@ -152,9 +165,9 @@ impl Cpu {
         let slots = with_state!(&self.state, state => state.slots());
         let fits = match &step.kernel {
             StepKernel::Blt { scale, decay, .. } => {
-                !self.is_ring && scale.len() == slots && decay.len() == slots
+                self.ring.is_none() && scale.len() == slots && decay.len() == slots
             }
-            StepKernel::Ring { coefs, .. } => self.is_ring && coefs.len() <= slots,
+            StepKernel::Ring { coefs, .. } => self.ring.is_some() && coefs.len() <= slots,
             StepKernel::Regenerate { .. } => true,
         };
         let known = |row: &Row| usize::from(row.incarnation()) < self.ciphers.len();
@@ -170,20 +183,44 @@ impl Cpu {
         }
     }
 
+    /// Bytes of state that this backend holds: the form's, and a few rows more for a ring that is made ahead.
+    pub fn state_bytes(&self) -> u64 {
+        with_state!(&self.state, state => state.bytes())
+    }
+
     fn run<G: Element>(&mut self, step: &Step<'_>, slices: &mut [&mut [G]]) -> Result<()> {
         let slots = with_state!(&self.state, state => state.slots());
         self.check_fits(step)?;
-        let job =
-            Job { ciphers: &self.ciphers, scale: step.scale, kernel: &step.kernel, slots, head: self.head };
+        let mut rows = [(Row::default(), &[][..]); ring::MAX_BATCH];
+        let made = future(self.ring.as_ref(), self.batch, step, &mut rows)?;
+        let ring = RingJob { future: &rows[..made], batch: self.batch, time: self.time };
+        let job = Job { ciphers: &self.ciphers, scale: step.scale, kernel: &step.kernel, slots, ring };
         let overflow = with_state!(&mut self.state, state => {
             run_pieces(&mut self.pool, self.vector, &job, &self.shard, slices, state.values_mut())
         });
         let overflow = overflow.map_err(|Panicked| Error::Worker { step: step.number })?;
-        if matches!(step.kernel, StepKernel::Ring { .. }) && slots > 0 {
-            self.head = (self.head + slots - 1) % slots;
-        }
+        self.time += 1;
         if overflow { Err(Error::Overflow { step: step.number }) } else { Ok(()) }
     }
+}
+
+/// Rows and coefficients of a ring at this step and at those that a tile may make with it; returns how many.
+fn future<'a>(
+    plan: Option<&'a Plan>,
+    batch: usize,
+    step: &Step<'a>,
+    out: &mut [(Row, &'a [f32])],
+) -> Result<usize> {
+    let (StepKernel::Ring { row, coefs }, Some(plan)) = (&step.kernel, plan) else { return Ok(0) };
+    out[0] = (*row, coefs);
+    let rest = plan.num_steps().saturating_sub(step.number + 1);
+    let count = batch.min(usize::try_from(rest).unwrap_or(usize::MAX).saturating_add(1));
+    for (k, next) in out[..count].iter_mut().enumerate().skip(1) {
+        let number = step.number + k as u64;
+        // A life begins only when a run is resumed: all rows made from here on belong to this step's.
+        *next = (Row::new(Family::Step, row.incarnation(), number)?, plan.form().ring_coefs(number));
+    }
+    Ok(count)
 }
 
 fn has_vector_path() -> bool {
@@ -193,14 +230,15 @@ fn has_vector_path() -> bool {
     return false;
 }
 
-fn new_state(form: &Form, num_coords: u64) -> Result<AnyState> {
+fn new_state(form: &Form, num_coords: u64, batch: usize) -> Result<AnyState> {
     let chunk = match form.kernel() {
-        form::Kernel::Ring(_) => RING_CHUNK,
+        form::Kernel::Ring(_) => ring::CHUNK,
         _ => PIECE,
     };
+    let slots = form.num_slots() + batch - 1;
     Ok(match form.history() {
-        form::History::F32 => AnyState::F32(State::new(num_coords, form.num_slots(), chunk)?),
-        form::History::Bf16 => AnyState::Bf16(State::new(num_coords, form.num_slots(), chunk)?),
+        form::History::F32 => AnyState::F32(State::new(num_coords, slots, chunk)?),
+        form::History::Bf16 => AnyState::Bf16(State::new(num_coords, slots, chunk)?),
     })
 }
 

@@ -66,3 +66,16 @@ impl Prefetch {
         }
     }
 }
+
+/// Asks for all lines of a run at once.
+#[inline(always)]
+pub(super) fn prefetch(run: *const u8, bytes: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (0..bytes).step_by(LINE) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: SSE is part of x86-64, and a prefetch of any address, mapped or not, is harmless.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(run.wrapping_add(line).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (run, bytes);
+}

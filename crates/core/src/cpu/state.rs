@@ -39,6 +39,11 @@ impl<H: History> State<H> {
         self.slots
     }
 
+    /// Bytes of all values.
+    pub(super) fn bytes(&self) -> u64 {
+        ((self.memory.len() - self.start) * size_of::<H>()) as u64
+    }
+
     pub(super) fn values_mut(&mut self) -> &mut [H] {
         &mut self.memory[self.start..]
     }

@@ -183,6 +183,13 @@ impl Form {
         self.restart_every.map_or(step, |every| step % every)
     }
 
+    /// Coefficients of a ring at a step, for the ages that exist; none for other kernels.
+    pub(crate) fn ring_coefs(&self, step: u64) -> &[f32] {
+        let Kernel::Ring(ring) = &self.kernel else { return &[] };
+        let coefs = ring.coefs(step);
+        &coefs[..usize::try_from(self.age(step)).map_or(coefs.len(), |age| age.min(coefs.len()))]
+    }
+
     /// State rows kept per parameter.
     pub fn num_slots(&self) -> usize {
         match &self.kernel {
