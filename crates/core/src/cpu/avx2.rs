@@ -36,7 +36,7 @@ pub(super) struct Avx2;
 unsafe impl Engine for Avx2 {
     type Lanes = __m256;
     #[inline(always)]
-    unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE], ahead: Prefetch) {
+    unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE], ahead: &mut Prefetch) {
         // SAFETY: the caller has the features.
         unsafe { sample(cipher, row, tile, out, ahead) }
     }
@@ -56,13 +56,13 @@ unsafe fn int(value: u32) -> __m256i {
 
 /// All 512 normals of a tile: the same bits as [`crate::noise::tile`].
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE], mut ahead: Prefetch) {
+unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE], ahead: &mut Prefetch) {
     let mut words = [[_mm256_setzero_si256(); 16]; 2];
     for half in 0..2 {
         let first_lane = 16 * half;
         // SAFETY: features are enabled; the blocks' 256 normals lie inside the tile, see `store_transposed`.
         let small = unsafe {
-            chacha_16(cipher, row.stream(), 32 * tile + first_lane as u64, &mut words, &mut ahead);
+            chacha_16(cipher, row.stream(), 32 * tile + first_lane as u64, &mut words, ahead);
             let mut smallest = [int(u32::MAX); 2];
             for quad in 0..4 {
                 ahead.pull();

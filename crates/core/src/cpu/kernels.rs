@@ -26,7 +26,7 @@ pub(super) unsafe trait Engine {
     ///
     /// # Safety
     /// The engine's CPU features must be enabled.
-    unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE], ahead: Prefetch);
+    unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE], ahead: &mut Prefetch);
 }
 
 /// One lane and the reference sampler: any target.
@@ -36,7 +36,7 @@ pub(super) struct Portable;
 unsafe impl Engine for Portable {
     type Lanes = f32;
     #[inline(always)]
-    unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE], _: Prefetch) {
+    unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE], _: &mut Prefetch) {
         crate::noise::tile(cipher, row, tile, out);
     }
 }
@@ -171,8 +171,8 @@ unsafe fn blt<E: Engine, G: Stored, H: Stored, const D: usize>(
             for i in 0..D {
                 streams[1 + i] = buffers.add(i * stride).cast_const().cast();
             }
-            let ahead = Prefetch::new(&streams[..1 + D], len * size_of::<H>());
-            E::sample(job.cipher(row), row, tile, &mut z.0, ahead);
+            let mut ahead = Prefetch::new(&streams[..1 + D], len * size_of::<H>());
+            E::sample(job.cipher(row), row, tile, &mut z.0, &mut ahead);
             let z = z.0.as_mut_ptr().add(offset);
             let wide = len - len % E::Lanes::WIDTH;
             if fresh {
@@ -251,7 +251,7 @@ unsafe fn regenerate<E: Engine, G: Stored, H: Stored>(
         // SAFETY: both tiles have 512 floats; offset + len ≤ 512 and at + len is within the gradient.
         unsafe {
             for &(row, weight) in terms {
-                E::sample(job.cipher(row), row, tile, &mut z.0, Prefetch::none());
+                E::sample(job.cipher(row), row, tile, &mut z.0, &mut Prefetch::none());
                 add::<E::Lanes, f32>(weight, z.0.as_ptr(), sum.0.as_mut_ptr(), TILE);
             }
             let sum = sum.0.as_ptr().add(offset);

@@ -83,12 +83,9 @@ pub(super) unsafe fn run<E: Engine, G: Stored, H: Stored>(job: &Job<'_>, piece: 
         unsafe {
             let history = piece.state.as_mut_ptr().add(job.slots * at);
             let gradient = piece.gradient.as_mut_ptr().add(at);
-            for (k, (row, _)) in ring.future[..rows_due].iter().enumerate() {
-                let ahead = match k {
-                    0 => Prefetch::new(&[history.cast_const().cast()], job.slots * len * size_of::<H>()),
-                    _ => Prefetch::none(),
-                };
-                E::sample(job.cipher(*row), *row, tile, &mut z[k].0, ahead);
+            let mut ahead = Prefetch::new(&[history.cast_const().cast()], job.slots * len * size_of::<H>());
+            for ((row, _), z) in ring.future[..rows_due].iter().zip(&mut z) {
+                E::sample(job.cipher(*row), *row, tile, &mut z.0, &mut ahead);
             }
             let mut done = 0;
             while done < len && job.slots > 0 {
@@ -96,8 +93,8 @@ pub(super) unsafe fn run<E: Engine, G: Stored, H: Stored>(job: &Job<'_>, piece: 
                 let rows = history.add(job.slots * done);
                 for (k, (_, coefs)) in ring.future[..rows_due].iter().enumerate() {
                     let z = z[k].0.as_mut_ptr().add(offset + done);
-                    let place =
-                        Place { rows, slots: job.slots, head: head(ring.time + k as u64, job.slots), chunk };
+                    let head = head(ring.time + k as u64, job.slots);
+                    let place = Place { rows, slots: job.slots, head, chunk, first: k == 0 };
                     make_row::<E::Lanes, H>(&place, coefs, z);
                 }
                 if ring.batch > 1 {
@@ -123,6 +120,8 @@ struct Place<H> {
     slots: usize,
     head: usize,
     chunk: usize,
+    /// The first row of a batch: the others find the history in L1.
+    first: bool,
 }
 
 /// # Safety
@@ -160,7 +159,7 @@ unsafe fn make_lanes<V: Lanes, H: Stored, const N: usize>(
     z: *mut f32,
     at: usize,
 ) {
-    let Place { rows, slots, head, chunk } = *place;
+    let Place { rows, slots, head, chunk, .. } = *place;
     // SAFETY: indices as promised; the slot stays below `slots`.
     unsafe {
         let mut sum = [V::zero(); N];
@@ -174,7 +173,7 @@ unsafe fn make_lanes<V: Lanes, H: Stored, const N: usize>(
             for (i, sum) in sum.iter_mut().enumerate() {
                 *sum = coef.fma(H::load::<V>(row.add(i * V::WIDTH)), *sum);
             }
-            if N > 1 {
+            if N > 1 && place.first {
                 // The next chunk, so that memory works while this one is computed.
                 prefetch(row.wrapping_add(slots * chunk).cast_const().cast(), N * V::WIDTH * size_of::<H>());
             }
