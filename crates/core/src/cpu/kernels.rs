@@ -167,11 +167,11 @@ unsafe fn blt<E: Engine, G: Stored, H: Stored, const D: usize>(
         unsafe {
             let buffers = piece.state.as_mut_ptr().add(at);
             let gradient = piece.gradient.as_mut_ptr().add(at);
-            let mut streams = [gradient.cast_const().cast(); Prefetch::MAX_STREAMS];
+            let mut streams = [(gradient.cast_const().cast(), len * size_of::<G>()); Prefetch::MAX_STREAMS];
             for i in 0..D {
-                streams[1 + i] = buffers.add(i * stride).cast_const().cast();
+                streams[1 + i] = (buffers.add(i * stride).cast_const().cast(), len * size_of::<H>());
             }
-            let mut ahead = Prefetch::new(&streams[..1 + D], len * size_of::<H>());
+            let mut ahead = Prefetch::new(&streams[..1 + D]);
             E::sample(job.cipher(row), row, tile, &mut z.0, &mut ahead);
             let z = z.0.as_mut_ptr().add(offset);
             let wide = len - len % E::Lanes::WIDTH;

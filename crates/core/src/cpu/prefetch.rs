@@ -7,9 +7,10 @@
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Memory to ask for: a few streams of equal length, a few lines of each per [`Prefetch::pull`].
+/// Memory to ask for: a few streams, a few lines of each per [`Prefetch::pull`].
 pub(super) struct Prefetch {
-    streams: [*const u8; Prefetch::MAX_STREAMS],
+    /// Where each begins, and how many bytes of it to ask for.
+    streams: [(*const u8, usize); Prefetch::MAX_STREAMS],
     count: usize,
     lines_per_pull: usize,
     next: usize,
@@ -21,48 +22,37 @@ impl Prefetch {
     pub(super) const MAX_STREAMS: usize = 9;
 
     /// A sampler pulls at least this often per tile.
-    pub(super) const PULLS: usize = 14;
+    const PULLS: usize = 14;
 
     /// More outstanding lines than a core can track only make its loads wait.
     const MAX_LINES: usize = 20;
 
     /// Nothing to ask for.
     pub(super) fn none() -> Prefetch {
-        Prefetch {
-            streams: [std::ptr::null(); Self::MAX_STREAMS],
-            count: 0,
-            lines_per_pull: 0,
-            next: 0,
-            end: 0,
-        }
+        Prefetch::new(&[])
     }
 
-    /// Streams that begin at `streams` and are `bytes` long, at most [`Prefetch::MAX_STREAMS`] of them.
-    pub(super) fn new(streams: &[*const u8], bytes: usize) -> Prefetch {
-        let mut prefetch = Prefetch::none();
-        prefetch.streams[..streams.len()].copy_from_slice(streams);
-        prefetch.count = streams.len();
-        prefetch.lines_per_pull =
-            bytes.div_ceil(LINE * Self::PULLS).min((Self::MAX_LINES / streams.len().max(1)).max(1));
-        prefetch.end = bytes;
-        prefetch
+    /// At most [`Prefetch::MAX_STREAMS`] streams.
+    pub(super) fn new(streams: &[(*const u8, usize)]) -> Prefetch {
+        let mut all = [(std::ptr::null(), 0); Self::MAX_STREAMS];
+        all[..streams.len()].copy_from_slice(streams);
+        let end = streams.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
+        let limit = (Self::MAX_LINES / streams.len().max(1)).max(1);
+        let lines_per_pull = end.div_ceil(LINE * Self::PULLS).min(limit);
+        Prefetch { streams: all, count: streams.len(), lines_per_pull, next: 0, end }
     }
 
     /// Asks for the next lines of every stream.
     #[inline(always)]
     pub(super) fn pull(&mut self) {
-        #[cfg(target_arch = "x86_64")]
         if self.next < self.end {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            for stream in &self.streams[..self.count] {
-                for line in 0..self.lines_per_pull {
-                    // SAFETY: SSE is part of x86-64, and a prefetch of any address, mapped or not, is harmless.
-                    unsafe {
-                        _mm_prefetch::<_MM_HINT_T0>(stream.wrapping_add(self.next + LINE * line).cast());
-                    }
+            let bytes = LINE * self.lines_per_pull;
+            for (stream, end) in &self.streams[..self.count] {
+                if self.next < *end {
+                    prefetch(stream.wrapping_add(self.next), bytes);
                 }
             }
-            self.next += LINE * self.lines_per_pull;
+            self.next += bytes;
         }
     }
 }

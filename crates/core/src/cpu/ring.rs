@@ -83,7 +83,11 @@ pub(super) unsafe fn run<E: Engine, G: Stored, H: Stored>(job: &Job<'_>, piece: 
         unsafe {
             let history = piece.state.as_mut_ptr().add(job.slots * at);
             let gradient = piece.gradient.as_mut_ptr().add(at);
-            let mut ahead = Prefetch::new(&[history.cast_const().cast()], job.slots * len * size_of::<H>());
+            // The history of this tile, and the gradient up to the next tile that makes rows.
+            let mut ahead = Prefetch::new(&[
+                (history.cast_const().cast(), job.slots * len * size_of::<H>()),
+                (gradient.cast_const().cast(), ring.batch * TILE * size_of::<G>()),
+            ]);
             for ((row, _), z) in ring.future[..rows_due].iter().zip(&mut z) {
                 E::sample(job.cipher(*row), *row, tile, &mut z.0, &mut ahead);
             }
