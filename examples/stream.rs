@@ -63,7 +63,8 @@ fn throughput(dim: u64) -> Result<()> {
         let (rate, share) = (dim as f64 / seconds, 100.0 * bound / seconds);
         println!("{name:<14} {:>14} {rate:>16.3e} {share:>10.0} %", form.state_bytes_per_param());
     }
-    println!("\nof memory: the time of a plain pass over the same bytes, as a share of the step's time\n");
+    println!("\nof memory: the time of a plain pass over gradient and state, as a share of the step's time;");
+    println!("a ring makes several rows of each pass over its history, and may exceed it\n");
     Ok(())
 }
 
