@@ -1,7 +1,7 @@
 //! The online half of corrnoise: from a [`Plan`] and a [`Key`] to noisy gradients, one fused pass per step.
 //!
 //! Noise is a pure function of names, `(key, row, coordinate) → f32`; `docs/noise-spec.md` defines it to the bit, and
-//! [`noise`], [`chacha`], [`gauss`] and [`reference`] are that text in code. The rest makes it fast ([`Cpu`]), safe to use
+//! [`noise`], [`chacha`], [`gauss`] and [`mod@reference`] are that text in code. The rest makes it fast ([`Cpu`]), safe to use
 //! ([`Mechanism`]) and safe to stop and resume ([`Checkpoint`]).
 
 #[cfg(target_endian = "big")]

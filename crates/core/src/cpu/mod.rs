@@ -89,7 +89,7 @@ pub enum CpuGradients<'list, 'memory> {
     F16(&'list mut [&'memory mut [f16]]),
 }
 
-/// A gradient's number type: `f32`, [`bf16`] or [`f16`].
+/// A gradient's number type: `f32`, [`half::bf16`] or [`half::f16`].
 #[allow(private_bounds)] // sealed: the kernels know these three
 pub trait Element: Stored + Sized {
     /// Slices of this type as the backend takes them.
