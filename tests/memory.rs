@@ -21,7 +21,7 @@ fn peak_memory_is_gradient_plus_state() {
     // What a form declares is what the engine holds; a ring says how much more its rows ahead take.
     let ring = Plan::new(10, Form::banded_toeplitz(&[1.0; 16]).unwrap(), 0.5).unwrap();
     let small = Mechanism::cpu(&ring, Key::from_os().unwrap(), Shard::whole(1000).unwrap()).unwrap();
-    assert_eq!((ring.form().state_bytes_per_param(), small.state_bytes()), (60, 72_000));
+    assert_eq!((ring.form().state_bytes_per_param(), small.state_bytes()), (60, 88_000));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("checkpoint");
     let key = || Key::from_bytes([1; 32], "memory");

@@ -43,8 +43,8 @@ pub struct CpuOptions {
     pub threads: usize,
     /// Instructions to use.
     pub isa: Isa,
-    /// Keep a ring in its least memory. By default a ring of 9 bands or more makes a few rows ahead, which is several times
-    /// as fast and takes 3 more rows of state (from 33 bands on: 7).
+    /// Keep a ring in its least memory. By default a ring of 9 bands or more makes rows ahead, which is several times as
+    /// fast and takes 7 more rows of state.
     pub compact: bool,
 }
 
