@@ -1,6 +1,6 @@
 //! Forms of realistic size, by name: the ones that benches and peers are measured on.
 
-use corrnoise::form::{Kernel, Regenerate, Term};
+use corrnoise::form::{History, Kernel, Regenerate, Ring, Term};
 use corrnoise::{Family, Form, Result};
 
 /// Names that [`form`] knows.
@@ -57,4 +57,33 @@ fn dense_row(rows: u64, num_steps: u64) -> Result<Form> {
     };
     let steps: Vec<Vec<Term>> = (0..num_steps).map(step).collect();
     Ok(Kernel::Regenerate(Regenerate::listed(&steps)?).into())
+}
+
+/// Every kernel, every number of BLT buffers, every way to give coefficients.
+pub fn every_form(num_steps: u64) -> Vec<(String, Form)> {
+    let n = num_steps as usize;
+    let scale = [0.21, 0.11, 0.07, 0.04, 0.022, 0.011, 0.005, 0.0012];
+    let decay = [0.13, 0.49, 0.76, 0.89, 0.952, 0.981, 0.9937, 0.9989];
+    let mut forms: Vec<(String, Form)> =
+        (0..=8).map(|d| (format!("blt{d}"), Form::blt(&scale[..d], &decay[..d]).unwrap())).collect();
+    let mut add = |name: &str, form: Form| forms.push((name.into(), form));
+    add("blt restarted", Form::blt(&scale[..3], &decay[..3]).unwrap().with_restarts(2).unwrap());
+    for bands in [1, 2, 5, 16] {
+        add(&format!("ring {bands}"), Form::banded_toeplitz(&square_root_coefs(bands)).unwrap());
+    }
+    let short = Ring::toeplitz(&square_root_coefs(4)[1..]).unwrap();
+    add("ring bf16", Kernel::Ring(short.with_history(History::Bf16)).into());
+    let rows: Vec<Vec<f64>> =
+        (0..n).map(|t| (0..=t.min(3)).map(|a| 1.5 / (1.0 + a as f64 + 0.1 * t as f64)).collect()).collect();
+    add("ring varying", Form::banded(&rows).unwrap());
+    add("ring restarted", Form::banded_toeplitz(&square_root_coefs(4)).unwrap().with_restarts(3).unwrap());
+    add("regenerate", Form::regenerate(&inverse_square_root_coefs(3)).unwrap());
+    let dense: Vec<Vec<f64>> = (0..n).map(|t| inverse_square_root_coefs(t + 1)).collect();
+    add("regenerate dense", Kernel::Regenerate(Regenerate::varying(&dense).unwrap()).into());
+    let term = |family, index, weight| Term { family, index, weight };
+    let tree: Vec<Vec<Term>> = (0..n as u64)
+        .map(|t| vec![term(Family::TreeNode, t / 2, 0.75), term(Family::Step, t, -0.3)])
+        .collect();
+    add("regenerate tree", Kernel::Regenerate(Regenerate::listed(&tree).unwrap()).into());
+    forms
 }

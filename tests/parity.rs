@@ -1,10 +1,10 @@
 //! The same bits everywhere: scalar and SIMD, any number of threads, any split into shards, stopped and resumed anywhere.
 
-use corrnoise::form::{History, Kernel, Regenerate, Ring, Term};
 use corrnoise::{
     CpuOptions, Element, Family, Form, Isa, Key, Layout, Mechanism, Plan, Resume, Rounds, Shard,
 };
-use corrnoise_workspace::cases::{inverse_square_root_coefs, square_root_coefs};
+use corrnoise_workspace::cases::{every_form, square_root_coefs};
+use corrnoise_workspace::gradients::{Bits, assert_same, gradient};
 use half::{bf16, f16};
 
 const SIZES: [u64; 6] = [1, 3, 511, 512, 513, 1_000_007];
@@ -17,69 +17,6 @@ fn options(isa: Isa, threads: usize) -> CpuOptions {
     CpuOptions { threads, isa, ..CpuOptions::default() }
 }
 
-/// Every kernel, every number of BLT buffers, every way to give coefficients.
-fn forms(num_steps: u64) -> Vec<(String, Form)> {
-    let n = num_steps as usize;
-    let scale = [0.21, 0.11, 0.07, 0.04, 0.022, 0.011, 0.005, 0.0012];
-    let decay = [0.13, 0.49, 0.76, 0.89, 0.952, 0.981, 0.9937, 0.9989];
-    let mut forms: Vec<(String, Form)> =
-        (0..=8).map(|d| (format!("blt{d}"), Form::blt(&scale[..d], &decay[..d]).unwrap())).collect();
-    let mut add = |name: &str, form: Form| forms.push((name.into(), form));
-    add("blt restarted", Form::blt(&scale[..3], &decay[..3]).unwrap().with_restarts(2).unwrap());
-    for bands in [1, 2, 5, 16] {
-        add(&format!("ring {bands}"), Form::banded_toeplitz(&square_root_coefs(bands)).unwrap());
-    }
-    let short = Ring::toeplitz(&square_root_coefs(4)[1..]).unwrap();
-    add("ring bf16", Kernel::Ring(short.with_history(History::Bf16)).into());
-    let rows: Vec<Vec<f64>> =
-        (0..n).map(|t| (0..=t.min(3)).map(|a| 1.5 / (1.0 + a as f64 + 0.1 * t as f64)).collect()).collect();
-    add("ring varying", Form::banded(&rows).unwrap());
-    add("ring restarted", Form::banded_toeplitz(&square_root_coefs(4)).unwrap().with_restarts(3).unwrap());
-    add("regenerate", Form::regenerate(&inverse_square_root_coefs(3)).unwrap());
-    let dense: Vec<Vec<f64>> = (0..n).map(|t| inverse_square_root_coefs(t + 1)).collect();
-    add("regenerate dense", Kernel::Regenerate(Regenerate::varying(&dense).unwrap()).into());
-    let term = |family, index, weight| Term { family, index, weight };
-    let tree: Vec<Vec<Term>> = (0..n as u64)
-        .map(|t| vec![term(Family::TreeNode, t / 2, 0.75), term(Family::Step, t, -0.3)])
-        .collect();
-    add("regenerate tree", Kernel::Regenerate(Regenerate::listed(&tree).unwrap()).into());
-    forms
-}
-
-/// Gradients that are no two alike, so that a swapped coordinate shows.
-fn gradient<E>(len: u64, from_f32: impl Fn(f32) -> E) -> Vec<E> {
-    (0..len).map(|i| from_f32(((i * 7919) % 10_007) as f32 * 1e-3 - 5.0)).collect()
-}
-
-trait Bits: Element + PartialEq + std::fmt::Debug {
-    fn from_f32(value: f32) -> Self;
-    fn bits(self) -> u32;
-}
-impl Bits for f32 {
-    fn from_f32(value: f32) -> f32 {
-        value
-    }
-    fn bits(self) -> u32 {
-        self.to_bits()
-    }
-}
-impl Bits for bf16 {
-    fn from_f32(value: f32) -> bf16 {
-        bf16::from_f32(value)
-    }
-    fn bits(self) -> u32 {
-        self.to_bits().into()
-    }
-}
-impl Bits for f16 {
-    fn from_f32(value: f32) -> f16 {
-        f16::from_f32(value)
-    }
-    fn bits(self) -> u32 {
-        self.to_bits().into()
-    }
-}
-
 /// Runs all steps on one gradient that accumulates: every step's noise is in the result.
 fn run<E: Bits>(plan: &Plan, shard: Shard, options: CpuOptions) -> Vec<E> {
     let mut out = gradient(shard.num_coords(), E::from_f32);
@@ -90,16 +27,9 @@ fn run<E: Bits>(plan: &Plan, shard: Shard, options: CpuOptions) -> Vec<E> {
     out
 }
 
-fn assert_same<E: Bits>(left: &[E], right: &[E], what: &str) {
-    assert_eq!(left.len(), right.len(), "{what}");
-    if let Some(at) = (0..left.len()).find(|&i| left[i].bits() != right[i].bits()) {
-        panic!("{what}: coordinate {at}: {:?} and {:?}", left[at], right[at]);
-    }
-}
-
 fn scalar_equals_simd<E: Bits>(type_name: &str) {
     let steps = 4;
-    for (name, form) in forms(steps) {
+    for (name, form) in every_form(steps) {
         let plan = Plan::new(steps, form, 0.75).unwrap();
         for size in SIZES {
             let shard = Shard::whole(size).unwrap();
@@ -153,7 +83,7 @@ fn scalar_equals_simd_on_a_hundred_million_values() {
 #[test]
 fn any_split_gives_the_same_bits() {
     let steps = 4;
-    for (name, form) in forms(steps) {
+    for (name, form) in every_form(steps) {
         let plan = Plan::new(steps, form, 0.75).unwrap();
         for size in [3, 513, 30_011] {
             let space = Shard::whole(size).unwrap();
@@ -184,7 +114,7 @@ fn any_split_gives_the_same_bits() {
 #[test]
 fn several_tensors_are_one_coordinate_space() {
     let layout = Layout::new([("w", 1000), ("b", 10), ("v", 8_705), ("u", 1)]).unwrap();
-    for (name, form) in forms(4) {
+    for (name, form) in every_form(4) {
         let plan = Plan::new(4, form, 0.75).unwrap();
         let flat = {
             let mut out = vec![0.0_f32; layout.dim() as usize];
@@ -212,7 +142,7 @@ fn resuming_at_any_step_under_any_split_gives_the_same_bits() {
     let (steps, size) = (6, 70_001);
     let folder = tempfile::tempdir().unwrap();
     let space = Shard::whole(size).unwrap();
-    for (name, form) in forms(steps) {
+    for (name, form) in every_form(steps) {
         let plan = Plan::new(steps, form, 0.75).unwrap();
         let whole = run::<f32>(&plan, space.clone(), options(Isa::Auto, 2));
         for stop in 0..=steps {
@@ -287,7 +217,7 @@ fn resuming_several_tensors_under_another_split_gives_the_same_bits() {
         }
         out
     }
-    for (name, form) in forms(steps) {
+    for (name, form) in every_form(steps) {
         let plan = Plan::new(steps, form, 0.75).unwrap();
         let make = |shard: &Shard| Mechanism::cpu(&plan, key(), shard.clone()).unwrap();
         let resume = |shard: &Shard, files: &[std::path::PathBuf]| {

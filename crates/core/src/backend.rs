@@ -95,3 +95,21 @@ pub trait Backend {
     /// The reverse of [`Backend::read_state`], before the first step only.
     fn write_state(&mut self, slot: usize, first: u64, bytes: &[u8]) -> Result<()>;
 }
+
+/// A device that can count steps itself: those of a captured graph, which is replayed without the host.
+///
+/// The steps are scheduled before anything is captured. Past the last scheduled one the device turns gradients into NaN
+/// rather than letting one pass without noise.
+pub trait Replay: Backend {
+    /// Takes one more step for the device to run; called in the order of the steps, before [`Replay::start`].
+    fn schedule(&mut self, step: &Step<'_>) -> Result<()>;
+
+    /// Puts the schedule where the device finds it.
+    fn start(&mut self) -> Result<()>;
+
+    /// Enqueues a step without a number: which one it is, the device finds when it runs it.
+    fn enqueue(&mut self, gradients: Self::Gradients<'_, '_>) -> Result<()>;
+
+    /// Waits for the device and says how many steps it was asked to run; drops the schedule.
+    fn stop(&mut self) -> Result<u64>;
+}

@@ -44,6 +44,16 @@ pub enum Error {
         /// The step that failed.
         step: u64,
     },
+    /// The device counts the steps of a captured graph, so the host must not.
+    #[error(
+        "steps {first} to {last} are the device's to count while their graph is replayed: call end_replay first"
+    )]
+    Replaying {
+        /// The first step handed over.
+        first: u64,
+        /// The last.
+        last: u64,
+    },
     /// A 16-bit gradient left its range. The step counts as made: its noise is used up, and the next call makes the next step.
     #[error(
         "an f16 gradient is infinite after step {step}: f16 ends at 65504; scale the gradient down or use bf16 or f32"
@@ -97,7 +107,8 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    pub(crate) fn parameter(
+    /// A number outside its domain.
+    pub fn parameter(
         name: impl Into<String>,
         value: impl std::fmt::Display,
         expected: impl Into<String>,
@@ -105,7 +116,8 @@ impl Error {
         Error::Parameter { name: name.into(), value: value.to_string(), expected: expected.into() }
     }
 
-    pub(crate) fn length(name: impl Into<String>, got: usize, expected: impl Into<String>) -> Self {
+    /// A list of the wrong length.
+    pub fn length(name: impl Into<String>, got: usize, expected: impl Into<String>) -> Self {
         Error::Length { name: name.into(), got: got as u64, expected: expected.into() }
     }
 

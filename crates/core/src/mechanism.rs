@@ -1,6 +1,6 @@
 //! The mechanism: each step exactly once, in order, never past the end.
 
-use crate::backend::{Backend, Step};
+use crate::backend::{Backend, Replay, Step};
 use crate::checkpoint::{self, Checkpoint, Info};
 use crate::cpu::{Cpu, CpuOptions, Element};
 use crate::error::{Error, Result};
@@ -28,6 +28,8 @@ pub struct Mechanism<B = Cpu> {
     incarnations: Incarnations,
     next_step: u64,
     poisoned: Option<u64>,
+    /// How many steps from `next_step` on are the device's to count.
+    replaying: Option<u64>,
     /// Reused by every step, so that a step allocates nothing.
     terms: Vec<(Row, f32)>,
     backend: B,
@@ -133,6 +135,7 @@ impl<B: Backend> Mechanism<B> {
             incarnations,
             next_step: 0,
             poisoned: None,
+            replaying: None,
             terms: Vec::with_capacity(max_terms),
             backend,
         })
@@ -220,7 +223,15 @@ impl<B: Backend> Mechanism<B> {
     }
 
     fn check_usable(&self) -> Result<()> {
-        self.poisoned.map_or(Ok(()), |step| Err(Error::Poisoned { step }))
+        if let Some(step) = self.poisoned {
+            return Err(Error::Poisoned { step });
+        }
+        match self.replaying {
+            Some(count) => {
+                Err(Error::Replaying { first: self.next_step, last: self.next_step + count.max(1) - 1 })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Writes a checkpoint without the key; the file appears whole or not at all. It is as secret as the key.
@@ -254,7 +265,12 @@ impl<B: Backend> Mechanism<B> {
         )
     }
 
-    /// The step that the next call will make.
+    /// The device.
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    /// The step that the next call will make; while a graph is replayed, the first step handed over.
     pub fn next_step(&self) -> u64 {
         self.next_step
     }
@@ -267,5 +283,72 @@ impl<B: Backend> Mechanism<B> {
     /// The coordinates this process makes noise for.
     pub fn shard(&self) -> &Shard {
         &self.shard
+    }
+}
+
+/// Steps that a captured graph replays. The host cannot see a replay, so the device counts them.
+///
+/// `begin_replay` → capture a stream around `enqueue` → launch the graph up to as often as steps were handed over →
+/// `end_replay`. Until then the mechanism refuses to make or save steps of its own.
+impl<B: Replay> Mechanism<B> {
+    /// Hands the next `num_steps` steps to the device to count.
+    pub fn begin_replay(&mut self, num_steps: u64) -> Result<()> {
+        self.check_usable()?;
+        let end = self.next_step.saturating_add(num_steps);
+        if end > self.plan.num_steps() {
+            return Err(Error::PastEnd { step: end - 1, num_steps: self.plan.num_steps() });
+        }
+        // What was scheduled before an error must not run: stopping drops it.
+        if let Err(error) = self.hand_over(end) {
+            let _ = self.backend.stop();
+            return Err(error);
+        }
+        self.replaying = Some(num_steps);
+        Ok(())
+    }
+
+    fn hand_over(&mut self, end: u64) -> Result<()> {
+        for number in self.next_step..end {
+            let step = Step::lower(&self.plan, number, &self.incarnations, &mut self.terms)?;
+            self.backend.schedule(&step)?;
+        }
+        self.backend.start()
+    }
+
+    /// Enqueues one step that the device counts; to be called while the stream is captured, once per step of the graph.
+    pub fn enqueue(&mut self, gradients: B::Gradients<'_, '_>) -> Result<()> {
+        if let Some(step) = self.poisoned {
+            return Err(Error::Poisoned { step });
+        }
+        if self.replaying.is_none() {
+            return Err(Error::Device("no step was handed over: call begin_replay first".into()));
+        }
+        self.backend.check(&gradients)?;
+        let outcome = self.backend.enqueue(gradients);
+        if outcome.is_err() {
+            self.poisoned = Some(self.next_step);
+        }
+        outcome
+    }
+
+    /// Waits for the device, takes the count back and says how many steps were made. The graph must not be launched again.
+    ///
+    /// If it was launched more often than steps were handed over, the gradients of those launches are NaN, and the mechanism is
+    /// poisoned.
+    pub fn end_replay(&mut self) -> Result<u64> {
+        if let Some(step) = self.poisoned {
+            return Err(Error::Poisoned { step });
+        }
+        let Some(handed) = self.replaying else { return Ok(0) };
+        let made = self.backend.stop().inspect_err(|_| self.poisoned = Some(self.next_step))?;
+        self.replaying = None;
+        self.next_step += made.min(handed);
+        if made > handed {
+            self.poisoned = Some(self.next_step);
+            return Err(Error::Device(format!(
+                "the graph was launched for {made} steps, {handed} were handed over: the gradients of the others are NaN"
+            )));
+        }
+        Ok(made)
     }
 }

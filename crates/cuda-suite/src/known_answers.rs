@@ -1,0 +1,89 @@
+//! The vectors of `tests/vectors/`, through the kernels.
+
+use corrnoise::backend::{Backend, Step, StepKernel};
+use corrnoise::{Form, Plan, RunKey, Shard};
+use corrnoise_cuda::cudarc::driver::CudaStream;
+use corrnoise_cuda::{Cuda, DeviceElement, DeviceGradient};
+use corrnoise_workspace::vectors::{self, Vector};
+use half::{bf16, f16};
+use std::ops::Range;
+use std::sync::Arc;
+
+fn engine(stream: &Arc<CudaStream>, keys: &[RunKey], plan: &Plan, coords: Range<u64>) -> Cuda {
+    let shard = Shard::whole(coords.end).unwrap().within(coords).unwrap();
+    Cuda::new(plan, keys, &shard, stream).unwrap()
+}
+
+fn step<T: DeviceElement>(cuda: &mut Cuda, step: &Step<'_>, before: &[T]) -> Vec<T>
+where
+    T: Default + Clone,
+{
+    let stream = cuda.stream().clone();
+    let mut device = stream.clone_htod(before).unwrap();
+    cuda.step(step, &[DeviceGradient::from_slice(&mut device, &stream)]).unwrap();
+    stream.clone_dtoh(&device).unwrap()
+}
+
+fn bits(values: Vec<f32>) -> Vec<u32> {
+    values.into_iter().map(f32::to_bits).collect()
+}
+
+pub(crate) fn normals(stream: &Arc<CudaStream>) {
+    for vector in vectors::read("normals.txt") {
+        let (first, expected) = (vector.decimal("coord"), vector.words("bits"));
+        // The row's own life must have a key; all have the vector's.
+        let lives = usize::from(vector.row().incarnation()) + 1;
+        let keys: Vec<_> = (0..lives).map(|_| RunKey::from_bytes(vector.key())).collect();
+        // A regenerated sum of one row with weight 1: the device's own normals, whatever the row's family.
+        let form = Form::regenerate(&[1.0]).unwrap();
+        let plan = Plan::new(1, form, 1.0).unwrap().with_rounds(vector.rounds()).unwrap();
+        let mut cuda = engine(stream, &keys, &plan, first..first + expected.len() as u64);
+        let kernel = StepKernel::Regenerate { terms: &[(vector.row(), 1.0)] };
+        let got = step(&mut cuda, &Step { number: 0, scale: 1.0, kernel }, &vec![0.0_f32; expected.len()]);
+        assert_eq!(bits(got), expected, "{}", vector.place);
+    }
+}
+
+pub(crate) fn forms(stream: &Arc<CudaStream>) {
+    for vector in vectors::read("forms.txt") {
+        let (coord, expected) = (vector.decimal("coord"), vector.words("bits"));
+        let form: Form = serde_json::from_str(vector.text("form")).unwrap();
+        let (incarnations, keys) = vector.lives();
+        let plan = Plan::new(expected.len() as u64, form, 1.0).unwrap().with_rounds(vector.rounds()).unwrap();
+        let coords = coord.saturating_sub(40)..coord + 40;
+        let mut cuda = engine(stream, &keys, &plan, coords.clone());
+        let mut terms = Vec::new();
+        for (t, expected) in expected.iter().enumerate() {
+            let lowered = Step::lower(&plan, t as u64, &incarnations, &mut terms).unwrap();
+            let got = step(&mut cuda, &lowered, &vec![0.0_f32; (coords.end - coords.start) as usize]);
+            let at = (coord - coords.start) as usize;
+            assert_eq!(got[at].to_bits(), *expected, "{}, step {t}", vector.place);
+        }
+    }
+}
+
+fn add<T: DeviceElement + Default + Clone>(
+    stream: &Arc<CudaStream>,
+    vector: &Vector,
+    from_bits: impl Fn(u32) -> T,
+    to_bits: impl Fn(&T) -> u32,
+) -> Vec<u32> {
+    let before: Vec<T> = vector.words("before").into_iter().map(from_bits).collect();
+    let plan = Plan::new(1, Form::independent(), 1.0).unwrap().with_rounds(vector.rounds()).unwrap();
+    let mut cuda = engine(stream, &[RunKey::from_bytes(vector.key())], &plan, 0..before.len() as u64);
+    let kernel = StepKernel::Blt { row: vector.row(), scale: &[], decay: &[], fresh: true };
+    let scale = f32::from_bits(vector.hex("scale") as u32);
+    step(&mut cuda, &Step { number: 0, scale, kernel }, &before).iter().map(to_bits).collect()
+}
+
+pub(crate) fn gradients(stream: &Arc<CudaStream>) {
+    for vector in vectors::read("gradients.txt") {
+        let got = match vector.text("type") {
+            "f32" => add(stream, &vector, f32::from_bits, |g| g.to_bits()),
+            "bf16" => add(stream, &vector, |bits| bf16::from_bits(bits as u16), |g| g.to_bits().into()),
+            "f16" => add(stream, &vector, |bits| f16::from_bits(bits as u16), |g| g.to_bits().into()),
+            other => panic!("{}: unknown type {other}", vector.place),
+        };
+        assert_eq!(got, vector.words("after"), "{}", vector.place);
+    }
+}

@@ -1,0 +1,204 @@
+//! The same bits as the CPU engine, which `tests/` compares with the reference.
+
+use crate::compare::{Both, Onto, key, on_device, same_step, same_steps};
+use corrnoise::form::{History, Kernel, Regenerate, Ring};
+use corrnoise::{CpuOptions, Form, Layout, Mechanism, Plan, Resume, Rounds, Shard};
+use corrnoise_cuda::cudarc::driver::CudaStream;
+use corrnoise_cuda::{DeviceGradient, OnCuda};
+use corrnoise_workspace::cases::{every_form, inverse_square_root_coefs, square_root_coefs};
+use corrnoise_workspace::gradients::assert_same;
+use half::{bf16, f16};
+use std::sync::Arc;
+
+/// Coefficients that are no powers of two, and enough steps that every slot of every state is read and written.
+const STEPS: u64 = 8;
+
+/// One form per module of `kernels/ptx/`.
+fn kernels() -> Vec<(String, Form)> {
+    let blts = every_form(STEPS).into_iter().take(9);
+    let ring = |history| Ring::toeplitz(&square_root_coefs(6)[1..]).unwrap().with_history(history);
+    blts.chain([
+        ("ring".into(), Kernel::Ring(ring(History::F32)).into()),
+        ("ring_bf16".into(), Kernel::Ring(ring(History::Bf16)).into()),
+        ("regenerate".into(), Form::regenerate(&inverse_square_root_coefs(4)).unwrap()),
+    ])
+    .collect()
+}
+
+/// 126,003 coordinates × 8 steps of each.
+pub(crate) fn a_million_values<E: Both>(stream: &Arc<CudaStream>) {
+    let shard = Shard::whole(126_003).unwrap();
+    for (name, form) in kernels() {
+        let plan = Plan::new(STEPS, form, 0.75).unwrap();
+        same_steps::<E>(stream, &plan, &shard, Onto::Zero, &name);
+    }
+}
+
+pub(crate) fn every_kernel_type_and_number_of_rounds(stream: &Arc<CudaStream>) {
+    fn all<E: Both>(stream: &Arc<CudaStream>, plan: &Plan, what: &str) {
+        for len in [1, 3, 18, 511, 513, 1_030] {
+            let shard = Shard::whole(len).unwrap();
+            same_steps::<E>(stream, plan, &shard, Onto::Values, &format!("{what}, {len} coordinates"));
+        }
+    }
+    for (name, form) in every_form(STEPS) {
+        for rounds in [Rounds::R8, Rounds::R12, Rounds::R20] {
+            let plan = Plan::new(STEPS, form.clone(), 0.75).unwrap().with_rounds(rounds).unwrap();
+            all::<f32>(stream, &plan, &format!("{name}, {rounds:?}, f32"));
+            all::<bf16>(stream, &plan, &format!("{name}, {rounds:?}, bf16"));
+            all::<f16>(stream, &plan, &format!("{name}, {rounds:?}, f16"));
+        }
+    }
+}
+
+/// In the middle of a tile, beyond 2³² coordinates, and where the low word of the block counter overflows (coordinate 2³⁶).
+pub(crate) fn any_place_in_the_coordinate_space(stream: &Arc<CudaStream>) {
+    let starts = [5, 100, 509, (1 << 32) - 7, (1 << 33) + 131, (1 << 36) - 700, (1 << 36) - 3, 1 << 50];
+    for (name, form) in kernels() {
+        let plan = Plan::new(3, form, 0.75).unwrap();
+        for first in starts {
+            for len in [2, 509, 1_413] {
+                let range: std::ops::Range<u64> = first..first + len;
+                let shard = Shard::whole(range.end + 9).unwrap().within(range.clone()).unwrap();
+                same_steps::<f32>(stream, &plan, &shard, Onto::Zero, &format!("{name}, {range:?}"));
+            }
+        }
+    }
+}
+
+/// More tensors than one staging launch carries, none of a round size, some empty-handed in their last tile.
+pub(crate) fn several_tensors_are_one_launch(stream: &Arc<CudaStream>) {
+    let sizes = (0..150_u64).map(|i| (format!("t{i}"), 1 + i * i * 7 % 1_201));
+    let layout = Layout::new(sizes).unwrap();
+    for (name, form) in kernels() {
+        let plan = Plan::new(3, form, 0.75).unwrap();
+        let mut cpu = Mechanism::cpu(&plan, key(), layout.whole()).unwrap();
+        let mut cuda = Mechanism::cuda(&plan, key(), layout.whole(), stream).unwrap();
+        for step in 0..3 {
+            let lens: Vec<_> = layout.tensors().iter().map(|t| t.coords.end - t.coords.start).collect();
+            let mut expected: Vec<Vec<f32>> = lens.iter().map(|len| Onto::Values.gradient(*len)).collect();
+            let mut device: Vec<_> = expected.iter().map(|g| stream.clone_htod(g).unwrap()).collect();
+            let list: Vec<_> = device.iter_mut().map(|g| DeviceGradient::from_slice(g, stream)).collect();
+            cuda.run_step(&list).unwrap();
+            drop(list);
+            cpu.add_to_all(&mut expected.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>()).unwrap();
+            for (i, (expected, device)) in expected.iter().zip(&device).enumerate() {
+                let got = stream.clone_dtoh(device).unwrap();
+                assert_same(expected, &got, &format!("{name}, step {step}, tensor {i}"));
+            }
+        }
+    }
+}
+
+/// Gradients that begin one, two and three values after an aligned address, on both sides of tile boundaries.
+pub(crate) fn unaligned_gradients(stream: &Arc<CudaStream>) {
+    fn all<E: Both>(stream: &Arc<CudaStream>) {
+        for (name, form) in kernels() {
+            let plan = Plan::new(2, form, 0.75).unwrap();
+            for (shift, first, len) in [(1, 0, 1_100), (2, 6, 700), (3, 3, 1_000), (0, 4, 1_021), (5, 511, 2)]
+            {
+                let shard = Shard::whole(5_000).unwrap().within(first..first + len).unwrap();
+                let mut cpu = Mechanism::cpu(&plan, key(), shard.clone()).unwrap();
+                let mut cuda = Mechanism::cuda(&plan, key(), shard, stream).unwrap();
+                for step in 0..2 {
+                    let all = Onto::Values.gradient::<E>(shift + len + 3);
+                    let mut device = stream.clone_htod(&all).unwrap();
+                    let range = shift as usize..(shift + len) as usize;
+                    cuda.add_to(&mut device.slice_mut(range.clone())).unwrap();
+                    let mut expected = all.clone();
+                    cpu.add_to(&mut expected[range]).unwrap();
+                    let got = stream.clone_dtoh(&device).unwrap();
+                    assert_same(
+                        &expected,
+                        &got,
+                        &format!("{name}, shift {shift}, first {first}, step {step}"),
+                    );
+                }
+            }
+        }
+    }
+    all::<f32>(stream);
+    all::<bf16>(stream);
+    all::<f16>(stream);
+}
+
+/// Every 16-bit pattern, infinities and NaN included; which NaN is not promised.
+pub(crate) fn every_sixteen_bit_gradient(stream: &Arc<CudaStream>) {
+    fn all<E: Both + Copy>(
+        stream: &Arc<CudaStream>,
+        from_bits: impl Fn(u16) -> E,
+        is_nan: impl Fn(E) -> bool,
+    ) {
+        for stddev in [1e-6, 0.003, 20.0] {
+            let plan = Plan::new(1, Form::independent(), stddev).unwrap();
+            let shard = Shard::whole(1 << 16).unwrap();
+            let mut expected: Vec<E> = (0..=u16::MAX).map(&from_bits).collect();
+            let mut cuda = Mechanism::cuda(&plan, key(), shard.clone(), stream).unwrap();
+            let got = on_device(&mut cuda, &expected);
+            // In f16 some are infinite, which is reported after the whole step is made.
+            let _ = Mechanism::cpu(&plan, key(), shard).unwrap().add_to(&mut expected);
+            for (pattern, (expected, got)) in expected.into_iter().zip(got).enumerate() {
+                let same = expected.bits() == got.bits() || (is_nan(expected) && is_nan(got));
+                assert!(same, "{pattern:#06x}, {stddev}: {expected:?} and {got:?}");
+            }
+        }
+    }
+    all(stream, bf16::from_bits, bf16::is_nan);
+    all(stream, f16::from_bits, f16::is_nan);
+}
+
+/// 300 terms take two staging launches; after a resume some of them belong to another life with another key.
+pub(crate) fn long_lists_and_several_lives(stream: &Arc<CudaStream>) {
+    let steps = 302;
+    let dense: Vec<Vec<f64>> = (0..steps).map(|t| inverse_square_root_coefs(t + 1)).collect();
+    let dense = Kernel::Regenerate(Regenerate::varying(&dense).unwrap()).into();
+    let ring = Form::banded_toeplitz(&square_root_coefs(20)).unwrap().with_restarts(7).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let shard = Shard::whole(700).unwrap();
+    for (name, form) in [("dense", dense), ("restarted ring", ring)] {
+        let plan = Plan::new(steps as u64, form, 0.75).unwrap();
+        let file = folder.path().join(name);
+        let mut first = Mechanism::cpu(&plan, key(), shard.clone()).unwrap();
+        (0..299).for_each(|_| first.add_to(&mut vec![0.0_f32; 700]).unwrap());
+        first.save(&file).unwrap();
+        let life = Resume::SharedIncarnation([7; 16]);
+        let options = CpuOptions::default();
+        let mut cpu = Mechanism::resume_cpu(&plan, key(), shard.clone(), &[&file], life, options).unwrap();
+        let mut cuda = Mechanism::resume_cuda(&plan, key(), shard.clone(), &[&file], life, stream).unwrap();
+        for step in 299..302 {
+            same_step::<f32>(&mut cpu, &mut cuda, Onto::Zero, &format!("{name}, step {step}"));
+        }
+    }
+}
+
+/// Stopped at every step: the CPU goes on with what CUDA saved and the reverse, under another sharding, and the files are equal.
+pub(crate) fn checkpoints_continue_on_the_other_engine(stream: &Arc<CudaStream>) {
+    let folder = tempfile::tempdir().unwrap();
+    let (from_cpu, from_cuda) = (folder.path().join("cpu"), folder.path().join("cuda"));
+    let space = Shard::whole(1_700).unwrap();
+    for (name, form) in every_form(STEPS) {
+        let plan = Plan::new(STEPS, form, 0.75).unwrap();
+        let mut cpu = Mechanism::cpu(&plan, key(), space.clone()).unwrap();
+        let mut cuda = Mechanism::cuda(&plan, key(), space.clone(), stream).unwrap();
+        for stop in 0..=STEPS {
+            cpu.save(&from_cpu).unwrap();
+            cuda.save(&from_cuda).unwrap();
+            let same = std::fs::read(&from_cpu).unwrap() == std::fs::read(&from_cuda).unwrap();
+            assert!(same, "{name}: the files differ at step {stop}");
+            let part = space.within(77..1_501).unwrap();
+            let options = CpuOptions::default();
+            let mut on_cpu =
+                Mechanism::resume_cpu(&plan, key(), part.clone(), &[&from_cuda], Resume::Exact, options)
+                    .unwrap();
+            let mut on_cuda =
+                Mechanism::resume_cuda(&plan, key(), part, &[&from_cpu], Resume::Exact, stream).unwrap();
+            for step in stop..STEPS {
+                let what = format!("{name}, stopped at {stop}, step {step}");
+                same_step::<f32>(&mut on_cpu, &mut on_cuda, Onto::Zero, &what);
+            }
+            if stop < STEPS {
+                same_step::<f32>(&mut cpu, &mut cuda, Onto::Zero, &format!("{name}, step {stop}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! The CUDA backend of a mechanism: one launch per step on the caller's stream, nothing waited for.
+
+use crate::device::{check_capability, device_error};
+use crate::gradient::{DeviceGradient, ElementType};
+use crate::launch::{
+    Args, SEGMENT_WORDS, STAGED_WORDS, StepRecord, TERM_WORDS, THREADS_PER_BLOCK, WARPS_PER_BLOCK, Words,
+};
+use crate::module::Kernels;
+use crate::schedule::Schedule;
+use crate::state::Tiles;
+use corrnoise_core::backend::{Backend, Replay, Step, StepKernel};
+use corrnoise_core::form::Kernel;
+use corrnoise_core::{Error, Plan, Result, Row, RunKey, Shard};
+use cudarc::driver::{
+    CudaSlice, CudaStream, DevicePtr, DriverError, LaunchConfig, PushKernelArg, sys::CUresult,
+};
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// The CUDA backend: state on the device, work on the caller's stream.
+///
+/// A step is one launch, and one more small one when gradients moved or the step has a list of its own. None of them waits.
+/// An f16 gradient that leaves its range is therefore found later: [`Cuda::first_overflow`].
+pub struct Cuda {
+    stream: Arc<CudaStream>,
+    kernels: Kernels,
+    shard: Shard,
+    tiles: Tiles,
+    slots: usize,
+    value_bytes: usize,
+    is_ring: bool,
+    /// One per life of the run, by number.
+    keys: Zeroizing<Vec<[u32; 8]>>,
+    /// The same for kernels that mix lives; cleared when the backend is dropped.
+    device_keys: CudaSlice<u32>,
+    state: CudaSlice<u8>,
+    overflow: CudaSlice<u64>,
+    segments: Staged,
+    list: Staged,
+    /// What no step changes.
+    args: Args,
+    /// Steps since this backend was made or restored.
+    time: u64,
+    /// The list of the step at hand.
+    words: Vec<u32>,
+    schedule: Schedule,
+}
+
+/// Device memory that follows a host list; only a change is sent.
+struct Staged {
+    device: CudaSlice<u32>,
+    sent: Vec<u32>,
+}
+
+impl Staged {
+    fn new(stream: &Arc<CudaStream>, len: usize) -> Result<Staged> {
+        Ok(Staged { device: zeros(stream, len.max(1))?, sent: Vec::with_capacity(len) })
+    }
+}
+
+fn zeros<T: cudarc::driver::DeviceRepr + cudarc::driver::ValidAsZeroBits>(
+    stream: &Arc<CudaStream>,
+    len: usize,
+) -> Result<CudaSlice<T>> {
+    stream.alloc_zeros(len).map_err(|error| match error {
+        DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => {
+            Error::OutOfMemory { bytes: len as u128 * size_of::<T>() as u128 }
+        }
+        other => device_error("allocate device memory")(other),
+    })
+}
+
+impl Cuda {
+    /// A backend whose state is that before the first step, on the device and in the order of `stream`. `keys` are those of the
+    /// run's lives, by number.
+    pub fn new(plan: &Plan, keys: &[RunKey], shard: &Shard, stream: &Arc<CudaStream>) -> Result<Cuda> {
+        check_capability(stream.context())?;
+        let form = plan.form();
+        let (slots, value_bytes) = (form.num_slots(), form.history().bytes());
+        let tiles = Tiles::new(shard);
+        let blocks = tiles.count.div_ceil(WARPS_PER_BLOCK);
+        if blocks > i32::MAX as u64 {
+            return Err(Error::length(
+                "shard in tiles of 512 coordinates",
+                usize::try_from(tiles.count).unwrap_or(usize::MAX),
+                "at most 4 · (2^31 − 1), the largest grid",
+            ));
+        }
+        let list_words = match form.kernel() {
+            Kernel::Blt(_) => 0,
+            Kernel::Ring(ring) => ring.num_slots(),
+            Kernel::Regenerate(regenerate) => TERM_WORDS * regenerate.max_terms(),
+        };
+        let keys: Zeroizing<Vec<[u32; 8]>> = Zeroizing::new(keys.iter().map(key_words).collect());
+        let upload = || device_error("copy to the device");
+        let mut cuda = Cuda {
+            kernels: Kernels::load(stream.context(), form)?,
+            shard: shard.clone(),
+            slots,
+            value_bytes,
+            is_ring: matches!(form.kernel(), Kernel::Ring(_)),
+            device_keys: stream.clone_htod(keys.as_flattened()).map_err(upload())?,
+            keys,
+            state: zeros(stream, tiles.state_bytes(slots, value_bytes)?.max(1))?,
+            overflow: stream.clone_htod(&[u64::MAX]).map_err(upload())?,
+            segments: Staged::new(stream, SEGMENT_WORDS * tiles.segments.len())?,
+            list: Staged::new(stream, list_words)?,
+            args: Args::default(),
+            time: 0,
+            words: Vec::with_capacity(list_words),
+            schedule: Schedule::default(),
+            tiles,
+            stream: stream.clone(),
+        };
+        cuda.args = cuda.constant_args(plan)?;
+        Ok(cuda)
+    }
+
+    fn constant_args(&self, plan: &Plan) -> Result<Args> {
+        let stream = &self.stream;
+        let narrow = |len: usize, name: &str| {
+            u32::try_from(len).map_err(|_| Error::length(name, len, "less than 2^32"))
+        };
+        let mut args = Args {
+            segments: self.segments.device.device_ptr(stream).0,
+            state: self.state.device_ptr(stream).0,
+            list: self.list.device.device_ptr(stream).0,
+            keys: self.device_keys.device_ptr(stream).0,
+            overflow: self.overflow.device_ptr(stream).0,
+            num_tiles: self.tiles.count,
+            num_segments: narrow(self.tiles.segments.len(), "list of segments")?,
+            four_rounds: u32::from(plan.rounds()) / 4,
+            num_slots: narrow(self.slots, "ring")?,
+            ..Args::default()
+        };
+        if let Kernel::Blt(blt) = plan.form().kernel() {
+            args.scale[..self.slots].copy_from_slice(blt.scale());
+            args.decay[..self.slots].copy_from_slice(blt.decay());
+        }
+        Ok(args)
+    }
+
+    /// The stream that everything runs on.
+    pub fn stream(&self) -> &Arc<CudaStream> {
+        &self.stream
+    }
+
+    /// Bytes of state on the device.
+    pub fn state_bytes(&self) -> u64 {
+        self.tiles.slot_len() * (self.slots * self.value_bytes) as u64
+    }
+
+    /// What runs, for people: the device's name.
+    pub fn describe(&self) -> String {
+        let name = self.stream.context().name().unwrap_or_else(|_| "unnamed device".into());
+        format!("CUDA device {}: {name}", self.stream.context().ordinal())
+    }
+
+    /// The first step at which an f16 gradient left its range, if there was one. Waits for the stream.
+    pub fn first_overflow(&self) -> Result<Option<u64>> {
+        let step = self.stream.clone_dtoh(&self.overflow).map_err(device_error("read the overflow flag"))?;
+        self.stream.synchronize().map_err(device_error("wait for the stream"))?;
+        Ok(Some(step[0]).filter(|step| *step != u64::MAX))
+    }
+
+    /// The slot that holds a ring's output of age `index + 1` at local time `time`, or any other form's slot `index`.
+    fn physical(&self, index: usize) -> usize {
+        if self.is_ring && self.slots > 0 {
+            (ring_head(self.time, self.slots) + index) % self.slots
+        } else {
+            index
+        }
+    }
+
+    /// Lowers a step to what the device reads; its list is left in `words`. Refuses a step of another plan.
+    fn record(&mut self, step: &Step<'_>, time: u64) -> Result<(StepRecord, [u32; 8])> {
+        let refuse =
+            || Error::Device(format!("step {} is not one of this backend's plan and run", step.number));
+        let key = |row: Row| self.keys.get(usize::from(row.incarnation())).copied().ok_or_else(refuse);
+        let mut record = StepRecord { number: step.number, scale: step.scale, ..StepRecord::default() };
+        self.words.clear();
+        let key = match &step.kernel {
+            StepKernel::Blt { row, scale, decay, fresh } => {
+                if self.is_ring || (scale.len(), decay.len()) != (self.slots, self.slots) {
+                    return Err(refuse());
+                }
+                (record.row, record.head) = (row.stream(), u32::from(*fresh));
+                key(*row)?
+            }
+            StepKernel::Ring { row, coefs } => {
+                if !self.is_ring || coefs.len() > self.slots {
+                    return Err(refuse());
+                }
+                self.words.extend(coefs.iter().map(|coef| coef.to_bits()));
+                (record.row, record.head) = (row.stream(), ring_head(time, self.slots) as u32);
+                record.count = coefs.len() as u32;
+                key(*row)?
+            }
+            StepKernel::Regenerate { terms } => {
+                for (row, weight) in *terms {
+                    key(*row)?;
+                    let name = row.stream();
+                    self.words.extend([name as u32, (name >> 32) as u32, weight.to_bits(), 0]);
+                }
+                record.count = u32::try_from(terms.len()).map_err(|_| refuse())?;
+                [0; 8]
+            }
+        };
+        Ok((record, key))
+    }
+
+    /// The segment table with these gradients.
+    fn segment_words(&self, gradients: &[DeviceGradient<'_>]) -> Vec<u32> {
+        let mut table = self.tiles.segments.clone();
+        for (segment, gradient) in table.iter_mut().zip(gradients) {
+            segment.gradient = gradient.pointer;
+        }
+        bytemuck::cast_slice(&table).to_vec()
+    }
+
+    fn launch(&self, args: &Args, element: ElementType) -> Result<()> {
+        // Checked when the backend was made.
+        let blocks = self.tiles.count.div_ceil(WARPS_PER_BLOCK) as u32;
+        if blocks == 0 {
+            return Ok(());
+        }
+        let config = LaunchConfig {
+            grid_dim: (blocks, 1, 1),
+            block_dim: (THREADS_PER_BLOCK, 1, 1),
+            shared_mem_bytes: 0,
+        };
+        let mut launch = self.stream.launch_builder(self.kernels.noise(element));
+        launch.arg(args);
+        // SAFETY: `Args` is the kernel's only parameter, laid out as there; its addresses are this backend's memory and, in the
+        // segment table, gradients that were checked against the shard (or promised by the caller of `from_raw`).
+        unsafe { launch.launch(config) }.map_err(device_error("launch a noise kernel"))?;
+        Ok(())
+    }
+}
+
+/// Sends words as launch parameters: no pinned memory, no waiting, and a captured graph sends them again.
+fn stage(stream: &CudaStream, kernels: &Kernels, to: &CudaSlice<u32>, words: &[u32]) -> Result<()> {
+    let base = to.device_ptr(stream).0;
+    for (i, chunk) in words.chunks(STAGED_WORDS).enumerate() {
+        let mut parameters = Words([0; STAGED_WORDS]);
+        parameters.0[..chunk.len()].copy_from_slice(chunk);
+        let (to, count) = (base + (4 * STAGED_WORDS * i) as u64, chunk.len() as u32);
+        let config = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (count, 1, 1), shared_mem_bytes: 0 };
+        let mut launch = stream.launch_builder(&kernels.stage);
+        launch.arg(&to).arg(&count).arg(&parameters);
+        // SAFETY: the kernel writes `count` words at `to`, which lie in `to`: no list is longer than what was allocated for it.
+        unsafe { launch.launch(config) }.map_err(device_error("launch the staging kernel"))?;
+    }
+    Ok(())
+}
+
+/// The slot of the youngest output: each step writes the slot before it, so reading by age is reading forward.
+fn ring_head(time: u64, slots: usize) -> usize {
+    match slots as u64 {
+        0 => 0,
+        slots => ((slots - time % slots) % slots) as usize,
+    }
+}
+
+fn key_words(key: &RunKey) -> [u32; 8] {
+    let (words, _) = key.bytes().as_chunks::<4>();
+    std::array::from_fn(|i| u32::from_le_bytes(words[i]))
+}
+
+impl Backend for Cuda {
+    type Gradients<'list, 'memory: 'list> = &'list [DeviceGradient<'memory>];
+
+    fn check(&self, gradients: &&[DeviceGradient<'_>]) -> Result<()> {
+        let segments = self.shard.segments();
+        if gradients.len() != segments.len() {
+            let expected = format!("{}, one per segment", segments.len());
+            return Err(Error::length("list of gradients", gradients.len(), expected));
+        }
+        for (i, (gradient, segment)) in gradients.iter().zip(segments).enumerate() {
+            let expected = segment.end - segment.start;
+            if gradient.len != expected {
+                let expected = format!("{expected}, the shard's coordinates {segment:?}");
+                return Err(Error::Length { name: format!("gradient {i}"), got: gradient.len, expected });
+            }
+            if gradient.element != gradients[0].element {
+                let (got, expected) = (gradient.element, gradients[0].element);
+                return Err(Error::parameter(
+                    format!("type of gradient {i}"),
+                    format!("{got:?}"),
+                    format!("{expected:?}, that of gradient 0"),
+                ));
+            }
+            if gradient.pointer % gradient.element.bytes() != 0 || (gradient.pointer == 0 && gradient.len > 0)
+            {
+                return Err(Error::parameter(
+                    format!("address of gradient {i}"),
+                    format!("{:#x}", gradient.pointer),
+                    format!("a device address that is a multiple of {}", gradient.element.bytes()),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: &Step<'_>, gradients: &[DeviceGradient<'_>]) -> Result<()> {
+        let (record, key) = self.record(step, self.time)?;
+        let Some(first) = gradients.first() else { return Ok(()) };
+        let segments = self.segment_words(gradients);
+        for (staged, words) in [(&mut self.segments, &segments), (&mut self.list, &self.words)] {
+            if staged.sent != *words {
+                stage(&self.stream, &self.kernels, &staged.device, words)?;
+                staged.sent.clone_from(words);
+            }
+        }
+        self.launch(&Args { step: record, key, ..self.args }, first.element)?;
+        self.time += 1;
+        Ok(())
+    }
+
+    fn read_state(&self, slot: usize, first: u64, bytes: &mut [u8]) -> Result<()> {
+        let size = self.value_bytes as u64;
+        let base = self.physical(slot) as u64 * self.tiles.slot_len();
+        for (place, at) in self.tiles.runs(first, bytes.len() as u64 / size) {
+            let from = ((base + at) * size) as usize;
+            let to = &mut bytes[(place.start * size) as usize..(place.end * size) as usize];
+            let view = self.state.slice(from..from + to.len());
+            self.stream.memcpy_dtoh(&view, to).map_err(device_error("read state from the device"))?;
+        }
+        self.stream.synchronize().map_err(device_error("wait for the stream"))
+    }
+
+    fn write_state(&mut self, slot: usize, first: u64, bytes: &[u8]) -> Result<()> {
+        let size = self.value_bytes as u64;
+        let base = self.physical(slot) as u64 * self.tiles.slot_len();
+        for (place, at) in self.tiles.runs(first, bytes.len() as u64 / size) {
+            let from = &bytes[(place.start * size) as usize..(place.end * size) as usize];
+            let to = ((base + at) * size) as usize;
+            let mut view = self.state.slice_mut(to..to + from.len());
+            self.stream.memcpy_htod(from, &mut view).map_err(device_error("write state to the device"))?;
+        }
+        self.stream.synchronize().map_err(device_error("wait for the stream"))
+    }
+}
+
+impl Replay for Cuda {
+    fn schedule(&mut self, step: &Step<'_>) -> Result<()> {
+        let (record, key) = self.record(step, self.time + self.schedule.len())?;
+        let unit = if self.is_ring { 1 } else { TERM_WORDS };
+        self.schedule.push(record, &self.words, unit, key)
+    }
+
+    fn start(&mut self) -> Result<()> {
+        self.schedule.start(&self.stream)
+    }
+
+    fn enqueue(&mut self, gradients: &[DeviceGradient<'_>]) -> Result<()> {
+        let Some(first) = gradients.first() else { return Ok(()) };
+        let mut args = self.args;
+        let counter = self.schedule.fill(&mut args, &self.stream)?;
+        // Sent with every replay: another step of the same graph may have other gradients.
+        let segments = self.segment_words(gradients);
+        stage(&self.stream, &self.kernels, &self.segments.device, &segments)?;
+        self.segments.sent.clear();
+        self.launch(&args, first.element)?;
+        let one = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (1, 1, 1), shared_mem_bytes: 0 };
+        let mut launch = self.stream.launch_builder(&self.kernels.advance);
+        launch.arg(&counter);
+        // SAFETY: the kernel adds one to the counter of the schedule, which lives until `stop`.
+        unsafe { launch.launch(one) }.map_err(device_error("launch the counting kernel"))?;
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<u64> {
+        let scheduled = self.schedule.len();
+        let made = self.schedule.stop(&self.stream)?;
+        self.time += made.min(scheduled);
+        Ok(made)
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        // In stream order, after the last kernel that reads them; on failure the context is gone, and they with it.
+        let _ = self.stream.memset_zeros(&mut self.device_keys);
+    }
+}

@@ -1,0 +1,63 @@
+//! Finding a device: everything that can be missing becomes an error value here, before cudarc would panic.
+
+use corrnoise_core::{Error, Result};
+use cudarc::driver::{CudaContext, CudaStream, DriverError};
+use std::sync::Arc;
+
+/// Volta, the target of the embedded PTX.
+const OLDEST_CAPABILITY: (i32, i32) = (7, 0);
+
+/// How many CUDA devices this machine has. An error without a driver.
+pub fn device_count() -> Result<usize> {
+    // SAFETY: loads the driver library as any call of the driver would; its initialisers are the driver's own.
+    if !unsafe { cudarc::driver::sys::is_culib_present() } {
+        return Err(Error::Device(
+            "no NVIDIA driver: libcuda cannot be loaded; install the driver, or use the CPU engine".into(),
+        ));
+    }
+    // A driver without a device says so as an error of its own.
+    let count = CudaContext::device_count().map_err(device_error("look for CUDA devices"))?;
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
+/// The default stream of a device, for programs that have no stream of their own yet.
+pub fn stream(ordinal: usize) -> Result<Arc<CudaStream>> {
+    let count = device_count()?;
+    if ordinal >= count {
+        return Err(Error::parameter(
+            "CUDA device",
+            ordinal,
+            format!("less than {count}, the number there is"),
+        ));
+    }
+    let context = CudaContext::new(ordinal).map_err(device_error("open a CUDA device"))?;
+    check_capability(&context)?;
+    Ok(context.default_stream())
+}
+
+/// Refuses a device that cannot run the embedded PTX.
+pub(crate) fn check_capability(context: &CudaContext) -> Result<()> {
+    let got = context.compute_capability().map_err(device_error("ask for the compute capability"))?;
+    if got < OLDEST_CAPABILITY {
+        let name = context.name().unwrap_or_default();
+        return Err(Error::Device(format!(
+            "{name} is too old: compute capability {}.{}, expected 7.0 (Volta) or newer",
+            got.0, got.1
+        )));
+    }
+    Ok(())
+}
+
+/// The driver's answer as an error, with what was tried.
+pub(crate) fn device_error(action: &'static str) -> impl FnOnce(DriverError) -> Error {
+    move |error| Error::Device(format!("cannot {action}: {}", describe(error)))
+}
+
+fn describe(error: DriverError) -> String {
+    let name = error.error_name().ok().map(|name| name.to_string_lossy().into_owned());
+    let text = error.error_string().ok().map(|text| text.to_string_lossy().into_owned());
+    match (name, text) {
+        (Some(name), Some(text)) => format!("{text} ({name})"),
+        _ => format!("driver error {:?}", error.0),
+    }
+}

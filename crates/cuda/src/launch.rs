@@ -1,0 +1,73 @@
+//! What the host hands to a kernel. Device twin: `kernels/launch.cuh`.
+
+use bytemuck::{Pod, Zeroable};
+use cudarc::driver::DeviceRepr;
+
+/// Coordinates per warp.
+pub(crate) const TILE: u64 = corrnoise_core::noise::TILE as u64;
+pub(crate) const WARPS_PER_BLOCK: u64 = 4;
+pub(crate) const THREADS_PER_BLOCK: u32 = 32 * WARPS_PER_BLOCK as u32;
+/// Words that one launch of `stage` carries.
+pub(crate) const STAGED_WORDS: usize = 960;
+/// Words per entry of the segment table, and per term of a regenerated sum.
+pub(crate) const SEGMENT_WORDS: usize = size_of::<Segment>() / 4;
+pub(crate) const TERM_WORDS: usize = 4;
+
+/// A run of coordinates and its gradient.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub(crate) struct Segment {
+    pub(crate) gradient: u64,
+    pub(crate) first: u64,
+    pub(crate) length: u64,
+    pub(crate) first_tile: u64,
+}
+
+/// One step, by value or in a schedule.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+pub(crate) struct StepRecord {
+    pub(crate) number: u64,
+    pub(crate) row: u64,
+    pub(crate) scale: f32,
+    /// BLT: 1 if the buffers are zero. Ring: slot of the youngest output.
+    pub(crate) head: u32,
+    /// Where its coefficients or terms begin, in units of one.
+    pub(crate) list: u32,
+    pub(crate) count: u32,
+}
+
+/// The launch parameters of every noise kernel; addresses are device addresses.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Pod, Zeroable)]
+pub(crate) struct Args {
+    pub(crate) segments: u64,
+    pub(crate) state: u64,
+    pub(crate) list: u64,
+    pub(crate) keys: u64,
+    pub(crate) schedule: u64,
+    pub(crate) counter: u64,
+    pub(crate) num_scheduled: u64,
+    pub(crate) overflow: u64,
+    pub(crate) num_tiles: u64,
+    pub(crate) step: StepRecord,
+    pub(crate) num_segments: u32,
+    pub(crate) four_rounds: u32,
+    pub(crate) num_slots: u32,
+    pub(crate) unused: u32,
+    pub(crate) key: [u32; 8],
+    pub(crate) scale: [f32; 8],
+    pub(crate) decay: [f32; 8],
+}
+
+/// What one launch of `stage` carries.
+#[repr(C)]
+pub(crate) struct Words(pub(crate) [u32; STAGED_WORDS]);
+
+const _: () = assert!(size_of::<Segment>() == 32 && size_of::<StepRecord>() == 32);
+const _: () = assert!(size_of::<Args>() == 216 && size_of::<Words>() == 3840);
+
+// SAFETY: plain numbers in C layout, the same as in launch.cuh.
+unsafe impl DeviceRepr for Args {}
+// SAFETY: as above.
+unsafe impl DeviceRepr for Words {}

@@ -1,0 +1,31 @@
+//! The CUDA engine: the same bits as the CPU engine, from fused kernels on the caller's stream and device pointers.
+//!
+//! Kernels are embedded as PTX (`kernels/`), so a machine needs the NVIDIA driver (525 or later) and a GPU from Volta on, and
+//! nothing else. Without them every entry point returns an error; nothing panics and the program still starts.
+//!
+//! ```no_run
+//! use corrnoise_core::{Form, Key, Mechanism, Plan, Shard};
+//! use corrnoise_cuda::{OnCuda, stream};
+//!
+//! let plan = Plan::new(2000, Form::independent(), 0.8)?;
+//! let stream = stream(0)?; // or the stream your trainer already has
+//! let mut noise = Mechanism::cuda(&plan, Key::from_os()?, Shard::whole(1 << 20)?, &stream)?;
+//! let mut gradient = stream.alloc_zeros::<f32>(1 << 20).expect("device memory"); // yours, clipped and summed
+//! noise.add_to(&mut gradient)?; // enqueued on `stream`; returns at once
+//! # Ok::<(), corrnoise_core::Error>(())
+//! ```
+
+mod backend;
+mod device;
+mod gradient;
+mod launch;
+mod mechanism;
+mod module;
+mod schedule;
+mod state;
+
+pub use backend::Cuda;
+pub use cudarc;
+pub use device::{device_count, stream};
+pub use gradient::{DeviceElement, DeviceGradient, ElementType};
+pub use mechanism::OnCuda;

@@ -1,0 +1,52 @@
+//! A mechanism on CUDA, as one would write it.
+
+use crate::backend::Cuda;
+use crate::gradient::{DeviceElement, DeviceGradient};
+use corrnoise_core::{Key, Mechanism, Plan, Result, Resume, Shard};
+use cudarc::driver::{CudaStream, DevicePtrMut};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a [`Mechanism`] on CUDA can do besides what every mechanism can.
+pub trait OnCuda: Sized {
+    /// A new run on the device of `stream`, in its order.
+    fn cuda(plan: &Plan, key: Key, shard: Shard, stream: &Arc<CudaStream>) -> Result<Self>;
+
+    /// Goes on from checkpoints, whichever engine wrote them; see [`Mechanism::resume_with`].
+    fn resume_cuda(
+        plan: &Plan,
+        key: Key,
+        shard: Shard,
+        files: &[impl AsRef<Path>],
+        resume: Resume,
+        stream: &Arc<CudaStream>,
+    ) -> Result<Self>;
+
+    /// Enqueues the noise of the next step for a shard of one segment.
+    fn add_to<T: DeviceElement>(&mut self, gradient: &mut impl DevicePtrMut<T>) -> Result<()>;
+}
+
+impl OnCuda for Mechanism<Cuda> {
+    fn cuda(plan: &Plan, key: Key, shard: Shard, stream: &Arc<CudaStream>) -> Result<Self> {
+        Mechanism::with_backend(plan, key, shard, |keys, shard| Cuda::new(plan, keys, shard, stream))
+    }
+
+    fn resume_cuda(
+        plan: &Plan,
+        key: Key,
+        shard: Shard,
+        files: &[impl AsRef<Path>],
+        resume: Resume,
+        stream: &Arc<CudaStream>,
+    ) -> Result<Self> {
+        Mechanism::resume_with(plan, key, shard, files, resume, |keys, shard| {
+            Cuda::new(plan, keys, shard, stream)
+        })
+    }
+
+    fn add_to<T: DeviceElement>(&mut self, gradient: &mut impl DevicePtrMut<T>) -> Result<()> {
+        let stream = self.backend().stream().clone();
+        let gradient = DeviceGradient::from_slice(gradient, &stream);
+        self.run_step(&[gradient])
+    }
+}

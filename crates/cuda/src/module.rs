@@ -1,0 +1,64 @@
+//! The embedded PTX: one module per form (and per number of buffers, or type of history), one kernel per gradient type.
+//!
+//! A module holds what one plan needs, so that the driver compiles five small kernels and not fifty.
+
+use crate::device::device_error;
+use crate::gradient::ElementType;
+use corrnoise_core::Result;
+use corrnoise_core::form::{Form, History, Kernel};
+use cudarc::driver::{CudaContext, CudaFunction};
+use cudarc::nvrtc::Ptx;
+use std::sync::Arc;
+
+macro_rules! ptx {
+    ($name:literal) => {
+        include_str!(concat!("../../../kernels/ptx/", $name, ".ptx"))
+    };
+}
+
+const BLT: [&str; 9] = [
+    ptx!("blt0"),
+    ptx!("blt1"),
+    ptx!("blt2"),
+    ptx!("blt3"),
+    ptx!("blt4"),
+    ptx!("blt5"),
+    ptx!("blt6"),
+    ptx!("blt7"),
+    ptx!("blt8"),
+];
+
+fn source(form: &Form) -> &'static str {
+    match (form.kernel(), form.history()) {
+        (Kernel::Blt(blt), _) => BLT[blt.scale().len()],
+        (Kernel::Ring(_), History::F32) => ptx!("ring"),
+        (Kernel::Ring(_), History::Bf16) => ptx!("ring_bf16"),
+        (Kernel::Regenerate(_), _) => ptx!("regenerate"),
+    }
+}
+
+/// The kernels of one form.
+pub(crate) struct Kernels {
+    noise: [CudaFunction; 3],
+    pub(crate) stage: CudaFunction,
+    pub(crate) advance: CudaFunction,
+}
+
+impl Kernels {
+    pub(crate) fn load(context: &Arc<CudaContext>, form: &Form) -> Result<Kernels> {
+        let module = context
+            .load_module(Ptx::from_src(source(form)))
+            .map_err(device_error("load the embedded PTX"))?;
+        let function =
+            |name| module.load_function(name).map_err(device_error("find a kernel in the embedded PTX"));
+        Ok(Kernels {
+            noise: [function("noise_f32")?, function("noise_bf16")?, function("noise_f16")?],
+            stage: function("stage")?,
+            advance: function("advance")?,
+        })
+    }
+
+    pub(crate) fn noise(&self, element: ElementType) -> &CudaFunction {
+        &self.noise[element as usize]
+    }
+}

@@ -1,0 +1,79 @@
+//! Where state lies on the device: `[slot][tile][512]` over the shard's tiles, ragged ones included.
+//!
+//! A segment that begins or ends inside a tile gets the whole tile, so that kernels read and write state in aligned fours
+//! without a bound; values beyond the segment are noise of coordinates that nobody owns, and are never saved.
+
+use crate::launch::{Segment, TILE};
+use corrnoise_core::{Error, Result, Shard};
+use std::ops::Range;
+
+/// The shard's segments as tiles.
+pub(crate) struct Tiles {
+    /// Without gradients.
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) count: u64,
+}
+
+impl Tiles {
+    pub(crate) fn new(shard: &Shard) -> Tiles {
+        let mut count = 0;
+        let segments = shard
+            .segments()
+            .iter()
+            .map(|range| {
+                let segment = Segment {
+                    gradient: 0,
+                    first: range.start,
+                    length: range.end - range.start,
+                    first_tile: count,
+                };
+                if range.start < range.end {
+                    count += (range.end - 1) / TILE - range.start / TILE + 1;
+                }
+                segment
+            })
+            .collect();
+        Tiles { segments, count }
+    }
+
+    /// Values of one slot.
+    pub(crate) fn slot_len(&self) -> u64 {
+        self.count * TILE
+    }
+
+    /// Bytes of all slots.
+    pub(crate) fn state_bytes(&self, slots: usize, value_bytes: usize) -> Result<usize> {
+        let bytes = u128::from(self.slot_len()) * slots as u128 * value_bytes as u128;
+        usize::try_from(bytes).map_err(|_| Error::OutOfMemory { bytes })
+    }
+
+    /// The runs of a slot that hold the shard's coordinates `first..first + len`: for each, its place among them and in the slot.
+    pub(crate) fn runs(&self, first: u64, len: u64) -> impl Iterator<Item = (Range<u64>, u64)> {
+        let end = first + len;
+        let mut before = 0;
+        self.segments.iter().filter_map(move |segment| {
+            let (low, high) = (first.max(before), end.min(before + segment.length));
+            let within = low.saturating_sub(before);
+            before += segment.length;
+            let at = segment.first_tile * TILE + segment.first % TILE + within;
+            (low < high).then(|| (low - first..high - first, at))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ragged_segments_get_whole_tiles() {
+        let space = Shard::whole(10_000).unwrap();
+        let shard = space.select(&[3..515, 1000..1001, 2048..3000]).unwrap();
+        let tiles = Tiles::new(&shard);
+        assert_eq!(tiles.segments.iter().map(|s| s.first_tile).collect::<Vec<_>>(), [0, 2, 3]);
+        assert_eq!(tiles.count, 2 + 1 + 2);
+        // Coordinates 510 to 520 of the shard: the end of the first segment, the second, the start of the third.
+        let runs: Vec<_> = tiles.runs(510, 10).collect();
+        assert_eq!(runs, [(0..2, 513), (2..3, 2 * 512 + 1000 - 512), (3..10, 3 * 512)]);
+    }
+}

@@ -1,0 +1,31 @@
+// Regenerate: z~ = sum_k weight_k z_(row k), every row made again from its name.
+// CPU twin: `regenerate` in crates/core/src/cpu/kernels.rs. Per parameter: the gradient, read and written once, and nothing else;
+// the sum stays in registers.
+#include "launch.cuh"
+
+struct Term {
+    u64 row;
+    float weight;
+    u32 unused;
+};
+
+template <class G>
+DEVICE void regenerate(const Args &args) {
+    Work work;
+    if (!find_work(args, work)) return;
+    float sum[16] = {};
+    const Term *terms = (const Term *)args.list + work.step.list;
+#pragma unroll 1
+    for (u32 k = 0; k < (work.live ? work.step.count : 0); k++) {
+        const Term term = terms[k];
+        // Bits 40 to 55 of a row's name are the life that made it, which chooses the key.
+        const u32 *key = args.keys + 8 * (term.row >> 40 & 0xffff);
+        float z[16];
+        block_normals(key, term.row, work.block, args.four_rounds, z);
+#pragma unroll
+        for (int i = 0; i < 16; i++) sum[i] = __fmaf_rn(term.weight, z[i], sum[i]);
+    }
+    add<G>(args, work, sum);
+}
+
+ENTRIES(regenerate)

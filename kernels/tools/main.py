@@ -1,0 +1,38 @@
+"""`kernels/build`: see there."""
+
+import sys
+
+import budget
+import nvrtc
+import variants
+
+
+def main(arguments):
+    check = arguments[1:] == ["--check"]
+    if arguments[:1] not in (["ptx"], ["budget"]) or (arguments[1:] and not check):
+        sys.exit(f"kernels/build {' '.join(arguments)}: expected ptx or budget, and perhaps --check")
+    try:
+        (ptx if arguments[0] == "ptx" else budget.run)(check)
+    except nvrtc.CompileError as error:
+        sys.exit(f"NVRTC: {error}")
+
+
+def ptx(check):
+    stale = []
+    for module in variants.MODULES:
+        text = module.ptx()
+        path = module.path()
+        if check:
+            if not path.exists() or path.read_text() != text:
+                stale.append(str(path.relative_to(variants.KERNELS.parent)))
+        else:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+    known = {module.path() for module in variants.MODULES}
+    stale += [f"{path.name} (no longer made)" for path in variants.KERNELS.glob("ptx/*.ptx") if path not in known]
+    if stale:
+        sys.exit(f"not what the sources give: {', '.join(stale)}; run kernels/build ptx")
+    print(f"{len(variants.MODULES)} modules {'are what the sources give' if check else 'written'}")
+
+
+main(sys.argv[1:])

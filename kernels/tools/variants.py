@@ -1,0 +1,33 @@
+"""Which modules there are: one per form, and per number of BLT buffers or type of history, each with one entry per gradient type."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import nvrtc
+
+KERNELS = Path(__file__).resolve().parents[1]
+GRADIENTS = {"f32": 4, "bf16": 2, "f16": 2}
+# Every GPU from Volta on compiles this by itself.
+BASELINE = "--gpu-architecture=compute_70"
+
+
+@dataclass(frozen=True)
+class Module:
+    name: str
+    source: str
+    defines: tuple[str, ...]
+
+    def ptx(self, *more: str) -> str:
+        options = [BASELINE, "--std=c++14", *(f"--define-macro={d}" for d in (*self.defines, *more))]
+        return nvrtc.compile_ptx(KERNELS / self.source, options)
+
+    def path(self) -> Path:
+        return KERNELS / "ptx" / f"{self.name}.ptx"
+
+
+MODULES = [
+    *(Module(f"blt{d}", "blt.cu", (f"BUFFERS={d}",)) for d in range(9)),
+    Module("ring", "ring.cu", ("HISTORY=F32",)),
+    Module("ring_bf16", "ring.cu", ("HISTORY=Bf16",)),
+    Module("regenerate", "regenerate.cu", ()),
+]
