@@ -10,6 +10,9 @@
 //
 // so that the 32 threads touch 512 contiguous bytes per quad. State is [slot][tile][512] over the shard's tiles, ragged tiles
 // included: always aligned, and never in need of a bound. Only the gradient has edges.
+//
+// FULL_TILES_ONLY leaves out what almost no thread executes (tails, edges, schedules, more than one segment): never run, it is how
+// `kernels/build budget` counts the instructions of the common path.
 #pragma once
 #include "gradient.cuh"
 
@@ -74,11 +77,14 @@ DEVICE bool find_work(const Args &args, Work &work) {
     if (tile >= args.num_tiles) return false;
     const u32 lane = threadIdx.x % 32;
     // The last segment that begins at or before this tile.
-    u32 low = 0, high = args.num_segments;
+    u32 low = 0;
+#ifndef FULL_TILES_ONLY
+    u32 high = args.num_segments;
     while (high - low > 1) {
         const u32 middle = (low + high) / 2;
         if (args.segments[middle].first_tile <= tile) low = middle; else high = middle;
     }
+#endif
     const Segment segment = args.segments[low];
     const u64 noise_tile = segment.first / TILE + (tile - segment.first_tile);
     work.block = 32 * noise_tile + lane;
@@ -88,6 +94,7 @@ DEVICE bool find_work(const Args &args, Work &work) {
     work.length = (i64)segment.length;
     work.step = args.step;
     work.live = true;
+#ifndef FULL_TILES_ONLY
     if (args.schedule) {
         const u64 count = *args.counter;
         work.live = count < args.num_scheduled;
@@ -95,6 +102,7 @@ DEVICE bool find_work(const Args &args, Work &work) {
         if (work.live) work.step = args.schedule[count];
         else work.step.scale = __uint_as_float(0x7fc00000);
     }
+#endif
     return true;
 }
 

@@ -23,11 +23,11 @@ def ptx(check):
         text = module.ptx()
         path = module.path()
         if check:
-            if not path.exists() or path.read_text() != text:
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
                 stale.append(str(path.relative_to(variants.KERNELS.parent)))
         else:
             path.parent.mkdir(exist_ok=True)
-            path.write_text(text)
+            path.write_text(text, encoding="utf-8")
     known = {module.path() for module in variants.MODULES}
     stale += [f"{path.name} (no longer made)" for path in variants.KERNELS.glob("ptx/*.ptx") if path not in known]
     if stale:

@@ -23,7 +23,7 @@ def compile_ptx(source: Path, options: list[str]) -> str:
     """The PTX of one source file, whose includes are found beside it."""
     nvrtc = library()
     program = ctypes.c_void_p()
-    text = source.read_text().encode()
+    text = source.read_bytes()
     check(nvrtc, nvrtc.nvrtcCreateProgram(ctypes.byref(program), text, source.name.encode(), 0, None, None))
     try:
         arguments = [f"--include-path={source.parent}", *options]

@@ -15,3 +15,7 @@
 #![warn(missing_docs)]
 
 pub use corrnoise_core::*;
+
+/// The CUDA engine.
+#[cfg(feature = "cuda")]
+pub use corrnoise_cuda as cuda;

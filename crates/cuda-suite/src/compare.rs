@@ -1,8 +1,8 @@
 //! One plan on both engines, step by step.
 
+use corrnoise::cuda::cudarc::driver::CudaStream;
+use corrnoise::cuda::{Cuda, DeviceElement, DeviceGradient, OnCuda};
 use corrnoise::{Key, Mechanism, Plan, Shard};
-use corrnoise_cuda::cudarc::driver::CudaStream;
-use corrnoise_cuda::{Cuda, DeviceElement, DeviceGradient, OnCuda};
 use corrnoise_workspace::gradients::{Bits, assert_same, gradient};
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Bad input is refused and changes nothing; what cannot be seen at once is found later.
 
 use crate::compare::{Onto, key, same_step};
+use corrnoise::cuda::cudarc::driver::{CudaStream, DevicePtrMut};
+use corrnoise::cuda::{DeviceGradient, ElementType, OnCuda};
 use corrnoise::{Error, Form, Mechanism, Plan, Shard};
-use corrnoise_cuda::cudarc::driver::{CudaStream, DevicePtrMut};
-use corrnoise_cuda::{DeviceGradient, ElementType, OnCuda};
 use half::{bf16, f16};
 use std::sync::Arc;
 

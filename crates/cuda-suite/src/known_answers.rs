@@ -1,9 +1,9 @@
 //! The vectors of `tests/vectors/`, through the kernels.
 
 use corrnoise::backend::{Backend, Step, StepKernel};
+use corrnoise::cuda::cudarc::driver::CudaStream;
+use corrnoise::cuda::{Cuda, DeviceElement, DeviceGradient};
 use corrnoise::{Form, Plan, RunKey, Shard};
-use corrnoise_cuda::cudarc::driver::CudaStream;
-use corrnoise_cuda::{Cuda, DeviceElement, DeviceGradient};
 use corrnoise_workspace::vectors::{self, Vector};
 use half::{bf16, f16};
 use std::ops::Range;

@@ -12,7 +12,7 @@ mod runner;
 
 pub use runner::{Outcome, run};
 
-use corrnoise_cuda::cudarc::driver::CudaStream;
+use corrnoise::cuda::cudarc::driver::CudaStream;
 use std::sync::Arc;
 
 /// A test: panics if the device of this stream does anything wrong.

@@ -1,9 +1,9 @@
 //! Captured graphs: the device counts.
 
 use crate::compare::{Onto, key, same_step};
+use corrnoise::cuda::cudarc::driver::{CudaGraph, CudaSlice, CudaStream, sys};
+use corrnoise::cuda::{Cuda, DeviceGradient, OnCuda};
 use corrnoise::{Error, Form, Mechanism, Plan, Shard};
-use corrnoise_cuda::cudarc::driver::{CudaGraph, CudaSlice, CudaStream, sys};
-use corrnoise_cuda::{Cuda, DeviceGradient, OnCuda};
 use corrnoise_workspace::cases::every_form;
 use corrnoise_workspace::gradients::assert_same;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn capture(noise: &mut Mechanism<Cuda>, gradients: &mut [&mut CudaSlice<f32>]) -
     stream.begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).unwrap();
     for pointer in pointers {
         // SAFETY: the slices are kept by the tests until the stream is idle.
-        let raw = unsafe { DeviceGradient::from_raw(pointer, LEN as u64, corrnoise_cuda::ElementType::F32) };
+        let raw = unsafe { DeviceGradient::from_raw(pointer, LEN as u64, corrnoise::cuda::ElementType::F32) };
         noise.enqueue(&[raw]).unwrap();
     }
     let flags = sys::CUgraphInstantiate_flags(0);
@@ -31,7 +31,7 @@ fn capture(noise: &mut Mechanism<Cuda>, gradients: &mut [&mut CudaSlice<f32>]) -
 }
 
 fn pointer(slice: &mut CudaSlice<f32>, stream: &CudaStream) -> u64 {
-    use corrnoise_cuda::cudarc::driver::DevicePtrMut;
+    use corrnoise::cuda::cudarc::driver::DevicePtrMut;
     slice.device_ptr_mut(stream).0
 }
 

@@ -1,7 +1,7 @@
 //! Runs the suite on a device and says which.
 
 use crate::TESTS;
-use corrnoise_cuda::cudarc::driver::CudaStream;
+use corrnoise::cuda::cudarc::driver::CudaStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -5,15 +5,14 @@ use crate::gradient::{DeviceGradient, ElementType};
 use crate::launch::{
     Args, SEGMENT_WORDS, STAGED_WORDS, StepRecord, TERM_WORDS, THREADS_PER_BLOCK, WARPS_PER_BLOCK, Words,
 };
+use crate::memory::Memory;
 use crate::module::Kernels;
 use crate::schedule::Schedule;
 use crate::state::Tiles;
 use corrnoise_core::backend::{Backend, Replay, Step, StepKernel};
 use corrnoise_core::form::Kernel;
 use corrnoise_core::{Error, Plan, Result, Row, RunKey, Shard};
-use cudarc::driver::{
-    CudaSlice, CudaStream, DevicePtr, DriverError, LaunchConfig, PushKernelArg, sys::CUresult,
-};
+use cudarc::driver::{CudaStream, LaunchConfig, PushKernelArg};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
@@ -32,9 +31,9 @@ pub struct Cuda {
     /// One per life of the run, by number.
     keys: Zeroizing<Vec<[u32; 8]>>,
     /// The same for kernels that mix lives; cleared when the backend is dropped.
-    device_keys: CudaSlice<u32>,
-    state: CudaSlice<u8>,
-    overflow: CudaSlice<u64>,
+    device_keys: Memory<u32>,
+    state: Memory<u8>,
+    overflow: Memory<u64>,
     segments: Staged,
     list: Staged,
     /// What no step changes.
@@ -48,26 +47,14 @@ pub struct Cuda {
 
 /// Device memory that follows a host list; only a change is sent.
 struct Staged {
-    device: CudaSlice<u32>,
+    device: Memory<u32>,
     sent: Vec<u32>,
 }
 
 impl Staged {
     fn new(stream: &Arc<CudaStream>, len: usize) -> Result<Staged> {
-        Ok(Staged { device: zeros(stream, len.max(1))?, sent: Vec::with_capacity(len) })
+        Ok(Staged { device: Memory::zeros(stream, len)?, sent: Vec::with_capacity(len) })
     }
-}
-
-fn zeros<T: cudarc::driver::DeviceRepr + cudarc::driver::ValidAsZeroBits>(
-    stream: &Arc<CudaStream>,
-    len: usize,
-) -> Result<CudaSlice<T>> {
-    stream.alloc_zeros(len).map_err(|error| match error {
-        DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => {
-            Error::OutOfMemory { bytes: len as u128 * size_of::<T>() as u128 }
-        }
-        other => device_error("allocate device memory")(other),
-    })
 }
 
 impl Cuda {
@@ -92,17 +79,16 @@ impl Cuda {
             Kernel::Regenerate(regenerate) => TERM_WORDS * regenerate.max_terms(),
         };
         let keys: Zeroizing<Vec<[u32; 8]>> = Zeroizing::new(keys.iter().map(key_words).collect());
-        let upload = || device_error("copy to the device");
         let mut cuda = Cuda {
             kernels: Kernels::load(stream.context(), form)?,
             shard: shard.clone(),
             slots,
             value_bytes,
             is_ring: matches!(form.kernel(), Kernel::Ring(_)),
-            device_keys: stream.clone_htod(keys.as_flattened()).map_err(upload())?,
+            device_keys: Memory::copy(stream, keys.as_flattened())?,
             keys,
-            state: zeros(stream, tiles.state_bytes(slots, value_bytes)?.max(1))?,
-            overflow: stream.clone_htod(&[u64::MAX]).map_err(upload())?,
+            state: Memory::zeros(stream, tiles.state_bytes(slots, value_bytes)?)?,
+            overflow: Memory::copy(stream, &[u64::MAX])?,
             segments: Staged::new(stream, SEGMENT_WORDS * tiles.segments.len())?,
             list: Staged::new(stream, list_words)?,
             args: Args::default(),
@@ -113,20 +99,21 @@ impl Cuda {
             stream: stream.clone(),
         };
         cuda.args = cuda.constant_args(plan)?;
+        // The copies read host memory that goes away.
+        stream.synchronize().map_err(device_error("wait for the stream"))?;
         Ok(cuda)
     }
 
     fn constant_args(&self, plan: &Plan) -> Result<Args> {
-        let stream = &self.stream;
         let narrow = |len: usize, name: &str| {
             u32::try_from(len).map_err(|_| Error::length(name, len, "less than 2^32"))
         };
         let mut args = Args {
-            segments: self.segments.device.device_ptr(stream).0,
-            state: self.state.device_ptr(stream).0,
-            list: self.list.device.device_ptr(stream).0,
-            keys: self.device_keys.device_ptr(stream).0,
-            overflow: self.overflow.device_ptr(stream).0,
+            segments: self.segments.device.address,
+            state: self.state.address,
+            list: self.list.device.address,
+            keys: self.device_keys.address,
+            overflow: self.overflow.address,
             num_tiles: self.tiles.count,
             num_segments: narrow(self.tiles.segments.len(), "list of segments")?,
             four_rounds: u32::from(plan.rounds()) / 4,
@@ -158,7 +145,8 @@ impl Cuda {
 
     /// The first step at which an f16 gradient left its range, if there was one. Waits for the stream.
     pub fn first_overflow(&self) -> Result<Option<u64>> {
-        let step = self.stream.clone_dtoh(&self.overflow).map_err(device_error("read the overflow flag"))?;
+        let step =
+            self.stream.clone_dtoh(&self.overflow.slice).map_err(device_error("read the overflow flag"))?;
         self.stream.synchronize().map_err(device_error("wait for the stream"))?;
         Ok(Some(step[0]).filter(|step| *step != u64::MAX))
     }
@@ -239,12 +227,11 @@ impl Cuda {
 }
 
 /// Sends words as launch parameters: no pinned memory, no waiting, and a captured graph sends them again.
-fn stage(stream: &CudaStream, kernels: &Kernels, to: &CudaSlice<u32>, words: &[u32]) -> Result<()> {
-    let base = to.device_ptr(stream).0;
+fn stage(stream: &CudaStream, kernels: &Kernels, to: &Memory<u32>, words: &[u32]) -> Result<()> {
     for (i, chunk) in words.chunks(STAGED_WORDS).enumerate() {
         let mut parameters = Words([0; STAGED_WORDS]);
         parameters.0[..chunk.len()].copy_from_slice(chunk);
-        let (to, count) = (base + (4 * STAGED_WORDS * i) as u64, chunk.len() as u32);
+        let (to, count) = (to.address + (4 * STAGED_WORDS * i) as u64, chunk.len() as u32);
         let config = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (count, 1, 1), shared_mem_bytes: 0 };
         let mut launch = stream.launch_builder(&kernels.stage);
         launch.arg(&to).arg(&count).arg(&parameters);
@@ -323,7 +310,7 @@ impl Backend for Cuda {
         for (place, at) in self.tiles.runs(first, bytes.len() as u64 / size) {
             let from = ((base + at) * size) as usize;
             let to = &mut bytes[(place.start * size) as usize..(place.end * size) as usize];
-            let view = self.state.slice(from..from + to.len());
+            let view = self.state.slice.slice(from..from + to.len());
             self.stream.memcpy_dtoh(&view, to).map_err(device_error("read state from the device"))?;
         }
         self.stream.synchronize().map_err(device_error("wait for the stream"))
@@ -335,7 +322,7 @@ impl Backend for Cuda {
         for (place, at) in self.tiles.runs(first, bytes.len() as u64 / size) {
             let from = &bytes[(place.start * size) as usize..(place.end * size) as usize];
             let to = ((base + at) * size) as usize;
-            let mut view = self.state.slice_mut(to..to + from.len());
+            let mut view = self.state.slice.slice_mut(to..to + from.len());
             self.stream.memcpy_htod(from, &mut view).map_err(device_error("write state to the device"))?;
         }
         self.stream.synchronize().map_err(device_error("wait for the stream"))
@@ -356,7 +343,7 @@ impl Replay for Cuda {
     fn enqueue(&mut self, gradients: &[DeviceGradient<'_>]) -> Result<()> {
         let Some(first) = gradients.first() else { return Ok(()) };
         let mut args = self.args;
-        let counter = self.schedule.fill(&mut args, &self.stream)?;
+        let counter = self.schedule.fill(&mut args)?;
         // Sent with every replay: another step of the same graph may have other gradients.
         let segments = self.segment_words(gradients);
         stage(&self.stream, &self.kernels, &self.segments.device, &segments)?;
@@ -381,6 +368,6 @@ impl Replay for Cuda {
 impl Drop for Cuda {
     fn drop(&mut self) {
         // In stream order, after the last kernel that reads them; on failure the context is gone, and they with it.
-        let _ = self.stream.memset_zeros(&mut self.device_keys);
+        let _ = self.stream.memset_zeros(&mut self.device_keys.slice);
     }
 }

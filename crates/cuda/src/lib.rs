@@ -20,6 +20,7 @@ mod device;
 mod gradient;
 mod launch;
 mod mechanism;
+mod memory;
 mod module;
 mod schedule;
 mod state;

@@ -2,8 +2,9 @@
 
 use crate::device::device_error;
 use crate::launch::{Args, StepRecord};
+use crate::memory::Memory;
 use corrnoise_core::{Error, Result};
-use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
+use cudarc::driver::CudaStream;
 use std::sync::Arc;
 
 /// Steps on their way to the device, then there.
@@ -18,9 +19,9 @@ pub(crate) struct Schedule {
 }
 
 struct Loaded {
-    records: CudaSlice<u8>,
-    words: CudaSlice<u32>,
-    counter: CudaSlice<u64>,
+    records: Memory<u8>,
+    words: Memory<u32>,
+    counter: Memory<u64>,
     count: u64,
 }
 
@@ -55,30 +56,29 @@ impl Schedule {
     }
 
     pub(crate) fn start(&mut self, stream: &Arc<CudaStream>) -> Result<()> {
-        let upload = || device_error("upload the schedule of a captured graph");
         // Device memory of no length has no address.
         self.words.resize(self.words.len().max(1), 0);
         let spare = [StepRecord::default()];
         let records = if self.records.is_empty() { &spare } else { self.records.as_slice() };
         let count = self.len();
         self.loaded = Some(Loaded {
-            records: stream.clone_htod(bytemuck::cast_slice(records)).map_err(upload())?,
-            words: stream.clone_htod(&self.words).map_err(upload())?,
-            counter: stream.alloc_zeros(1).map_err(upload())?,
+            records: Memory::copy(stream, bytemuck::cast_slice(records))?,
+            words: Memory::copy(stream, &self.words)?,
+            counter: Memory::zeros(stream, 1)?,
             count,
         });
         // The copies read host memory that goes away.
-        stream.synchronize().map_err(upload())
+        stream.synchronize().map_err(device_error("wait for the stream"))
     }
 
     /// Points a launch to the schedule; gives the counter's address.
-    pub(crate) fn fill(&self, args: &mut Args, stream: &CudaStream) -> Result<u64> {
+    pub(crate) fn fill(&self, args: &mut Args) -> Result<u64> {
         let Some(loaded) = &self.loaded else {
             return Err(Error::Device("no schedule is on the device".into()));
         };
-        args.schedule = loaded.records.device_ptr(stream).0;
-        args.list = loaded.words.device_ptr(stream).0;
-        args.counter = loaded.counter.device_ptr(stream).0;
+        args.schedule = loaded.records.address;
+        args.list = loaded.words.address;
+        args.counter = loaded.counter.address;
         args.num_scheduled = loaded.count;
         args.key = self.key;
         Ok(args.counter)
@@ -88,7 +88,8 @@ impl Schedule {
     pub(crate) fn stop(&mut self, stream: &Arc<CudaStream>) -> Result<u64> {
         let old = std::mem::take(self);
         let Some(loaded) = old.loaded else { return Ok(0) };
-        let counter = stream.clone_dtoh(&loaded.counter).map_err(device_error("read the step counter"))?;
+        let counter =
+            stream.clone_dtoh(&loaded.counter.slice).map_err(device_error("read the step counter"))?;
         stream.synchronize().map_err(device_error("wait for the stream"))?;
         Ok(counter[0])
     }

@@ -1,0 +1,44 @@
+//! Device memory of the engine's own.
+
+use crate::device::device_error;
+use corrnoise_core::{Error, Result};
+use cudarc::driver::{
+    CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError, ValidAsZeroBits, sys::CUresult,
+};
+use std::sync::Arc;
+
+/// A slice and its address.
+///
+/// Asking cudarc for the address makes the stream wait for events of the slice, which a captured stream may not. Only the
+/// engine's stream ever touches this memory, so its order is all that is needed, and the address is asked for once.
+pub(crate) struct Memory<T> {
+    pub(crate) slice: CudaSlice<T>,
+    pub(crate) address: u64,
+}
+
+impl<T: DeviceRepr> Memory<T> {
+    fn new(slice: CudaSlice<T>, stream: &CudaStream) -> Memory<T> {
+        let address = slice.device_ptr(stream).0;
+        Memory { slice, address }
+    }
+
+    /// Zeros; at least one, since memory of no length has no address.
+    pub(crate) fn zeros(stream: &Arc<CudaStream>, len: usize) -> Result<Memory<T>>
+    where
+        T: ValidAsZeroBits,
+    {
+        let slice = stream.alloc_zeros(len.max(1)).map_err(|error| match error {
+            DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => {
+                Error::OutOfMemory { bytes: len as u128 * size_of::<T>() as u128 }
+            }
+            other => device_error("allocate device memory")(other),
+        })?;
+        Ok(Memory::new(slice, stream))
+    }
+
+    /// A copy of host values, of which there must be at least one. The copy may still read them when this returns.
+    pub(crate) fn copy(stream: &Arc<CudaStream>, values: &[T]) -> Result<Memory<T>> {
+        let slice = stream.clone_htod(values).map_err(device_error("copy to the device"))?;
+        Ok(Memory::new(slice, stream))
+    }
+}
