@@ -1,0 +1,125 @@
+//! What a test may ask of the stand-in that its process has loaded.
+//!
+//! A test links this crate as a Rust library, while cudarc opens `libcuda.so`: two copies, each with its own devices. These
+//! functions open the same file by the same name, and so reach the copy that cudarc talks to.
+//!
+//! ```no_run
+//! use cuda::control;
+//!
+//! assert!(control::is_stand_in());
+//! control::reset_traffic(0);
+//! let waits = control::calls("cuStreamSynchronize");
+//! // … one step on device 0 …
+//! assert_eq!(control::calls("cuStreamSynchronize"), waits);
+//! assert_eq!(control::traffic(0).loads_of(2), 0);
+//! ```
+//!
+//! # Panics
+//!
+//! All but [`is_stand_in`] panic if the process's `libcuda` is not this library, or if there is no such device.
+
+use std::ffi::{CString, c_char, c_int};
+use std::sync::OnceLock;
+
+use libloading::Library;
+
+use crate::traffic::Traffic;
+
+/// Whether the `libcuda` that this process loads is the stand-in, built like this crate.
+pub fn is_stand_in() -> bool {
+    library().is_some_and(|library| {
+        // SAFETY: only the stand-in has this symbol, with this signature.
+        let layout = unsafe { library.get::<extern "C" fn() -> usize>(b"corrnoise_sim_layout\0") };
+        layout.is_ok_and(|layout| layout() == size_of::<Traffic>())
+    })
+}
+
+/// How often a driver function was called so far in this process, for instance `"cuStreamSynchronize"`; 0 for a name that no
+/// function has.
+pub fn calls(name: &str) -> u64 {
+    calls_with(name, -1)
+}
+
+/// How often a driver function was called by threads whose current context was that of `device`.
+pub fn calls_on(device: usize, name: &str) -> u64 {
+    calls_with(name, index(device))
+}
+
+fn calls_with(name: &str, device: c_int) -> u64 {
+    let name = text(name);
+    type Function = unsafe extern "C" fn(*const c_char, c_int) -> u64;
+    // SAFETY: the stand-in's symbol of that name has this signature.
+    let function = unsafe { symbol::<Function>(b"corrnoise_sim_calls\0") };
+    // SAFETY: the name is NUL-terminated and lives until the call returns.
+    unsafe { function(name.as_ptr(), device) }
+}
+
+/// In PTX loaded on `device` from now on, replaces the `nth` occurrence of `from`, counted from 0, by `to`. A load fails if
+/// it does not occur that often. Several mutations are applied one after the other.
+pub fn mutate(device: usize, from: &str, to: &str, nth: usize) {
+    let (from, to) = (text(from), text(to));
+    type Function = unsafe extern "C" fn(c_int, *const c_char, *const c_char, usize) -> bool;
+    // SAFETY: the stand-in's symbol of that name has this signature.
+    let function = unsafe { symbol::<Function>(b"corrnoise_sim_mutate\0") };
+    // SAFETY: the texts are NUL-terminated and live until the call returns.
+    check(unsafe { function(index(device), from.as_ptr(), to.as_ptr(), nth) }, device);
+}
+
+/// Forgets the mutations of `device`.
+pub fn mutate_clear(device: usize) {
+    // SAFETY: the stand-in's symbol of that name has this signature.
+    let function = unsafe { symbol::<extern "C" fn(c_int) -> bool>(b"corrnoise_sim_mutate_clear\0") };
+    check(function(index(device)), device);
+}
+
+/// What kernels on `device` did to global memory since [`reset_traffic`].
+pub fn traffic(device: usize) -> Traffic {
+    let mut traffic = Traffic::default();
+    type Function = unsafe extern "C" fn(c_int, *mut Traffic) -> bool;
+    // SAFETY: the stand-in's symbol of that name has this signature.
+    let function = unsafe { symbol::<Function>(b"corrnoise_sim_traffic\0") };
+    // SAFETY: `traffic` is writable, and its layout was compared when the library was opened.
+    check(unsafe { function(index(device), &mut traffic) }, device);
+    traffic
+}
+
+/// Sets the counts of `device` to zero.
+pub fn reset_traffic(device: usize) {
+    // SAFETY: the stand-in's symbol of that name has this signature.
+    let function = unsafe { symbol::<extern "C" fn(c_int) -> bool>(b"corrnoise_sim_reset_traffic\0") };
+    check(function(index(device)), device);
+}
+
+/// The library under the first name that cudarc tries; never closed.
+fn library() -> Option<&'static Library> {
+    static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
+    let open = || {
+        // SAFETY: opening a libcuda, real or not, runs no initialiser with requirements of its own.
+        unsafe { Library::new(libloading::library_filename("cuda")) }.ok()
+    };
+    LIBRARY.get_or_init(open).as_ref()
+}
+
+/// A function of the stand-in.
+///
+/// # Safety
+///
+/// The symbol's type is `T`.
+unsafe fn symbol<T: Copy>(name: &[u8]) -> T {
+    assert!(is_stand_in(), "this process's libcuda is not the stand-in of corrnoise-cuda-sim");
+    let library = library().expect("is_stand_in opened it");
+    // SAFETY: by this function's contract. The library is never closed, so the function may outlive the symbol.
+    *unsafe { library.get::<T>(name) }.expect("the stand-in exports all that this module asks for")
+}
+
+fn text(text: &str) -> CString {
+    CString::new(text).expect("a text without NUL")
+}
+
+fn index(device: usize) -> c_int {
+    c_int::try_from(device).expect("a small device number")
+}
+
+fn check(known: bool, device: usize) {
+    assert!(known, "the stand-in has no device {device}");
+}

@@ -1,0 +1,62 @@
+//! What [`control`](crate::control) calls in the library that the process has loaded.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use super::boundary::Out;
+use super::count;
+use super::state::{self, Mutation};
+use crate::traffic::Traffic;
+
+/// The bytes of a [`Traffic`]: present only in this library, and equal only if both sides were built alike.
+#[unsafe(no_mangle)]
+pub extern "C" fn corrnoise_sim_layout() -> usize {
+    size_of::<Traffic>()
+}
+
+fn ordinal(device: c_int) -> Option<usize> {
+    usize::try_from(device).ok()
+}
+
+/// Calls of a driver function, with a context of `device` current, or in total if it is negative.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_sim_calls(name: *const c_char, device: c_int) -> u64 {
+    // SAFETY: `control` passes a CString.
+    let name = unsafe { CStr::from_ptr(name) };
+    name.to_str().map_or(0, |name| count::get(name, ordinal(device)))
+}
+
+/// Adds a mutation for PTX loaded on a device from now on. Returns whether there is such a device.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_sim_mutate(
+    device: c_int,
+    from: *const c_char,
+    to: *const c_char,
+    nth: usize,
+) -> bool {
+    // SAFETY: `control` passes CStrings.
+    let texts = unsafe { [CStr::from_ptr(from), CStr::from_ptr(to)] };
+    let [from, to] = texts.map(|text| text.to_string_lossy().into_owned());
+    let locked = ordinal(device).and_then(|ordinal| state::device(ordinal).ok());
+    locked.map(|mut device| device.mutations.push(Mutation { from, to, nth })).is_some()
+}
+
+/// Removes a device's mutations. Returns whether there is such a device.
+#[unsafe(no_mangle)]
+pub extern "C" fn corrnoise_sim_mutate_clear(device: c_int) -> bool {
+    let locked = ordinal(device).and_then(|ordinal| state::device(ordinal).ok());
+    locked.map(|mut device| device.mutations.clear()).is_some()
+}
+
+/// Reads a device's counts. Returns whether there is such a device.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_sim_traffic(device: c_int, traffic: Out<Traffic>) -> bool {
+    let locked = ordinal(device).and_then(|ordinal| state::device(ordinal).ok());
+    locked.is_some_and(|device| traffic.set(device.traffic).is_ok())
+}
+
+/// Sets a device's counts to zero. Returns whether there is such a device.
+#[unsafe(no_mangle)]
+pub extern "C" fn corrnoise_sim_reset_traffic(device: c_int) -> bool {
+    let locked = ordinal(device).and_then(|ordinal| state::device(ordinal).ok());
+    locked.map(|mut device| device.traffic = Traffic::default()).is_some()
+}

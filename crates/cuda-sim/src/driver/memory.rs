@@ -1,0 +1,185 @@
+//! Allocations, copies and fills.
+//!
+//! A copy or fill outside an allocation, or a copy of bytes that were never written, is an invalid value; unlike a fault in a
+//! kernel it leaves the context usable.
+
+use std::collections::HashMap;
+use std::ffi::{c_uchar, c_uint, c_void};
+use std::ptr::null_mut;
+use std::sync::{LazyLock, Mutex};
+
+use super::boundary::{Out, call, lock};
+use super::context::current;
+use super::graph::{Command, Host};
+use super::handle::{Handle, Kind as HandleKind, decode};
+use super::state;
+use super::stream::OnStream;
+use crate::memory::{Kind, TOTAL};
+use crate::status::{Failure, Status};
+
+/// Allocates device memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemAlloc_v2(address: Out<u64>, len: usize) -> Status {
+    call("cuMemAlloc_v2", || address.set(current()?.memory.allocate(len, Kind::Global)?))
+}
+
+/// Allocates device memory in the order of a stream.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemAllocAsync(address: Out<u64>, len: usize, stream: Handle) -> Status {
+    call("cuMemAllocAsync", || {
+        let mut on = OnStream::of(stream)?;
+        on.stream()?.forbid_capture("an allocation")?;
+        address.set(on.device.memory.allocate(len, Kind::Global)?)
+    })
+}
+
+/// Frees device memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemFree_v2(address: u64) -> Status {
+    call("cuMemFree_v2", || current()?.memory.free(address))
+}
+
+/// Frees device memory in the order of a stream.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemFreeAsync(address: u64, stream: Handle) -> Status {
+    call("cuMemFreeAsync", || {
+        let mut on = OnStream::of(stream)?;
+        on.stream()?.forbid_capture("a free")?;
+        on.device.memory.free(address)
+    })
+}
+
+/// Free and total device memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) -> Status {
+    call("cuMemGetInfo_v2", || {
+        free.set(current()?.memory.available() as usize)?;
+        total.set(TOTAL as usize)
+    })
+}
+
+/// Pinned host memory by address; words of 16 bytes, so that it is aligned for anything.
+static PINNED: LazyLock<Mutex<HashMap<usize, Box<[u128]>>>> = LazyLock::new(Mutex::default);
+
+/// Allocates pinned host memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemHostAlloc(pointer: Out<*mut c_void>, len: usize, _flags: c_uint) -> Status {
+    call("cuMemHostAlloc", || {
+        drop(current()?);
+        if len == 0 {
+            return Err(Failure::invalid_value("an allocation of 0 bytes"));
+        }
+        let mut words = vec![0u128; len.div_ceil(16)].into_boxed_slice();
+        let address: *mut c_void = words.as_mut_ptr().cast();
+        pointer.set(address)?;
+        lock(&PINNED).insert(address.addr(), words);
+        Ok(())
+    })
+}
+
+/// Frees pinned host memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemFreeHost(pointer: *mut c_void) -> Status {
+    call("cuMemFreeHost", || {
+        let freed = lock(&PINNED).remove(&pointer.addr());
+        freed.map(drop).ok_or_else(|| Failure::invalid_value("not pinned host memory"))
+    })
+}
+
+/// Submits a command that moves `len` bytes; none is no command.
+fn submit(stream: Handle, len: usize, host: *const c_void, command: Command) -> Result<(), Failure> {
+    let mut on = OnStream::of(stream)?;
+    match command {
+        _ if len == 0 => Ok(()),
+        Command::ToDevice { .. } | Command::ToHost { .. } if host.is_null() => {
+            Err(Failure::invalid_value("null host pointer"))
+        }
+        command => on.submit(command),
+    }
+}
+
+/// Fills device memory with a byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemsetD8Async(at: u64, value: c_uchar, len: usize, stream: Handle) -> Status {
+    call("cuMemsetD8Async", || submit(stream, len, null_mut(), Command::Fill { at, value, len }))
+}
+
+/// Fills device memory with a byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemsetD8_v2(at: u64, value: c_uchar, len: usize) -> Status {
+    call("cuMemsetD8_v2", || submit(null_mut(), len, null_mut(), Command::Fill { at, value, len }))
+}
+
+/// Copies from the host to the device.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(
+    to: u64,
+    from: *const c_void,
+    len: usize,
+    stream: Handle,
+) -> Status {
+    let command = Command::ToDevice { to, from: Host(from.cast_mut()), len };
+    call("cuMemcpyHtoDAsync_v2", || submit(stream, len, from, command))
+}
+
+/// Copies from the host to the device.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyHtoD_v2(to: u64, from: *const c_void, len: usize) -> Status {
+    let command = Command::ToDevice { to, from: Host(from.cast_mut()), len };
+    call("cuMemcpyHtoD_v2", || submit(null_mut(), len, from, command))
+}
+
+/// Copies from the device to the host.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(
+    to: *mut c_void,
+    from: u64,
+    len: usize,
+    stream: Handle,
+) -> Status {
+    let command = Command::ToHost { to: Host(to), from, len };
+    call("cuMemcpyDtoHAsync_v2", || submit(stream, len, to, command))
+}
+
+/// Copies from the device to the host.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyDtoH_v2(to: *mut c_void, from: u64, len: usize) -> Status {
+    let command = Command::ToHost { to: Host(to), from, len };
+    call("cuMemcpyDtoH_v2", || submit(null_mut(), len, to, command))
+}
+
+/// Copies within a device.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, len: usize, stream: Handle) -> Status {
+    call("cuMemcpyDtoDAsync_v2", || submit(stream, len, null_mut(), Command::Copy { to, from, len }))
+}
+
+/// Copies within a device.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyDtoD_v2(to: u64, from: u64, len: usize) -> Status {
+    call("cuMemcpyDtoD_v2", || submit(null_mut(), len, null_mut(), Command::Copy { to, from, len }))
+}
+
+/// Copies between devices. Not in a capture: a graph belongs to one device.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyPeerAsync(
+    to: u64,
+    to_context: Handle,
+    from: u64,
+    from_context: Handle,
+    len: usize,
+    stream: Handle,
+) -> Status {
+    call("cuMemcpyPeerAsync", || {
+        OnStream::of(stream)?.stream()?.forbid_capture("a copy between devices")?;
+        let (to_device, _) = decode(HandleKind::Context, to_context)?;
+        let (from_device, _) = decode(HandleKind::Context, from_context)?;
+        if len == 0 {
+            return Ok(());
+        }
+        // One device is locked at a time: two threads that copy in opposite directions cannot wait for each other.
+        let mut bytes = vec![0; len];
+        state::working(from_device)?.memory.read(from, &mut bytes)?;
+        state::working(to_device)?.memory.write(to, &bytes)
+    })
+}

@@ -1,0 +1,140 @@
+//! The devices and what lives on each.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+
+use super::boundary::lock;
+use super::event::Event;
+use super::graph::Command;
+use super::handle::serial;
+use super::module::Loaded;
+use super::stream::Stream;
+use crate::exec;
+use crate::memory::Memory;
+use crate::ptx::Kernel;
+use crate::status::{Failure, Status};
+use crate::traffic::Traffic;
+
+/// How many devices there are. The last is too old for the kernels, for testing that.
+pub(super) const NUM_DEVICES: usize = 8;
+
+/// Replaces the `nth` occurrence of `from` in PTX that is loaded.
+pub(super) struct Mutation {
+    pub from: String,
+    pub to: String,
+    pub nth: usize,
+}
+
+/// One device with its primary context.
+pub(super) struct Device {
+    pub ordinal: usize,
+    /// How often the primary context is retained.
+    pub retained: u32,
+    /// Serial number of the primary context, while there is one.
+    pub context: Option<u64>,
+    /// A launch failed: nothing works in this context any more.
+    pub fault: Option<Failure>,
+    pub memory: Memory,
+    pub streams: HashMap<u64, Stream>,
+    pub events: HashMap<u64, Event>,
+    pub modules: HashMap<u64, Loaded>,
+    /// Kernels by the serial number of their function handle, with that of their module.
+    pub functions: HashMap<u64, (u64, Arc<Kernel>)>,
+    /// Recorded graphs and their executable forms.
+    pub graphs: HashMap<u64, Arc<Vec<Command>>>,
+    pub traffic: Traffic,
+    pub mutations: Vec<Mutation>,
+}
+
+impl Device {
+    fn new(ordinal: usize) -> Self {
+        Self {
+            ordinal,
+            retained: 0,
+            context: None,
+            fault: None,
+            memory: Memory::new(ordinal),
+            streams: HashMap::new(),
+            events: HashMap::new(),
+            modules: HashMap::new(),
+            functions: HashMap::new(),
+            graphs: HashMap::new(),
+            traffic: Traffic::default(),
+            mutations: Vec::new(),
+        }
+    }
+
+    /// Compute capability, 80 for 8.0.
+    pub(super) fn capability(&self) -> u32 {
+        capability(self.ordinal)
+    }
+
+    /// Begins a fresh context; whatever lived in the one before is gone.
+    pub(super) fn new_context(&mut self) -> u64 {
+        self.destroy_context();
+        let context = serial();
+        self.context = Some(context);
+        self.streams.insert(0, Stream::default());
+        context
+    }
+
+    /// Ends the context and frees all that lives in it. Counts and mutations belong to the device and stay.
+    pub(super) fn destroy_context(&mut self) {
+        self.context = None;
+        self.fault = None;
+        self.memory.clear();
+        self.streams.clear();
+        self.events.clear();
+        self.modules.clear();
+        self.functions.clear();
+        self.graphs.clear();
+    }
+
+    /// Runs a command. A launch that fails leaves the context faulted, as on hardware.
+    pub(super) fn execute(&mut self, command: &Command) -> Result<(), Failure> {
+        match command {
+            Command::Launch(launch) => {
+                let outcome = exec::run(launch, &mut self.memory, &mut self.traffic);
+                outcome.inspect_err(|failure| self.fault = Some(failure.clone()))
+            }
+            Command::ToDevice { to, from, len } => {
+                // SAFETY: whoever submitted the copy keeps the host range alive and unchanged until it has run.
+                self.memory.write(*to, unsafe { from.slice(*len) })
+            }
+            Command::ToHost { to, from, len } => {
+                let mut bytes = vec![0; *len];
+                self.memory.read(*from, &mut bytes)?;
+                // SAFETY: whoever submitted the copy keeps the host range alive and unused until it has run.
+                unsafe { to.write(&bytes) };
+                Ok(())
+            }
+            Command::Copy { to, from, len } => self.memory.copy(*to, *from, *len),
+            Command::Fill { at, value, len } => self.memory.fill(*at, *value, *len),
+        }
+    }
+}
+
+pub(super) fn capability(ordinal: usize) -> u32 {
+    if ordinal == NUM_DEVICES - 1 { 61 } else { 80 }
+}
+
+static DEVICES: LazyLock<[Mutex<Device>; NUM_DEVICES]> =
+    LazyLock::new(|| std::array::from_fn(|ordinal| Mutex::new(Device::new(ordinal))));
+
+/// Locks a device, whatever state its context is in.
+pub(super) fn device(ordinal: usize) -> Result<MutexGuard<'static, Device>, Failure> {
+    let device = DEVICES.get(ordinal).map(lock);
+    device.ok_or_else(|| Failure::new(Status::InvalidDevice, format!("there is no device {ordinal}")))
+}
+
+/// Locks a device whose context lives and is not faulted.
+pub(super) fn working(ordinal: usize) -> Result<MutexGuard<'static, Device>, Failure> {
+    let device = device(ordinal)?;
+    if device.context.is_none() {
+        return Err(Failure::new(Status::InvalidContext, format!("device {ordinal} has no context")));
+    }
+    match &device.fault {
+        Some(fault) => Err(fault.clone()),
+        None => Ok(device),
+    }
+}

@@ -1,0 +1,172 @@
+//! Runs a launch: every thread of every block, one warp of 32 lanes at a time, in ascending order.
+//!
+//! A register is 32 values side by side, so that one decoded operation is one loop that compiles to a few vector
+//! instructions. On x86-64 the loops are compiled for AVX2 with FMA, where a fused multiply-add is one instruction, and once
+//! more, masked, for processors without.
+
+mod alu;
+mod convert;
+mod lanes;
+mod memory;
+mod rare;
+mod scalar;
+mod warp;
+
+use std::sync::Arc;
+
+use crate::memory::{Accessor, Memory};
+use crate::ptx::{Kernel, Special};
+use crate::status::Failure;
+use crate::traffic::Traffic;
+use lanes::{Lanes, Registers, WARP};
+
+/// A kernel with its arguments, copied when it was submitted.
+pub(crate) struct Launch {
+    pub kernel: Arc<Kernel>,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    /// The parameter block.
+    pub params: Vec<u8>,
+}
+
+/// Runs `launch` to its end or its first fault.
+pub(crate) fn run(launch: &Launch, memory: &mut Memory, traffic: &mut Traffic) -> Result<(), Failure> {
+    traffic.launches += 1;
+    let machine = Machine::new(launch, memory, traffic);
+    #[cfg(target_arch = "x86_64")]
+    if machine.has_avx2 {
+        // SAFETY: the processor has both features.
+        return unsafe { run_avx2(machine) };
+    }
+    run_grid::<{ cfg!(not(target_arch = "x86_64")) }>(machine)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn run_avx2(machine: Machine) -> Result<(), Failure> {
+    run_grid::<true>(machine)
+}
+
+/// Inlined, like all that it calls per instruction, so that [`run_avx2`] compiles it for its features. Unless `FAST`, whole
+/// warps take the path of partial ones, which saves a copy of all operations that hardly any processor would use.
+#[inline(always)]
+fn run_grid<const FAST: bool>(mut machine: Machine) -> Result<(), Failure> {
+    let launch = machine.launch;
+    let [threads, blocks] = [launch.block, launch.grid].map(product);
+    for block in 0..blocks {
+        machine.enter_block(unravel(block, launch.grid));
+        for first in (0..threads).step_by(WARP) {
+            let live = (threads - first).min(WARP as u64);
+            machine.enter_warp(first, block * threads + first);
+            let mask = if live == WARP as u64 { u32::MAX } else { (1 << live) - 1 };
+            machine.warp::<FAST>(mask).map_err(|fault| machine.explain(block, first, fault))?;
+        }
+    }
+    Ok(())
+}
+
+fn product(dimensions: [u32; 3]) -> u64 {
+    dimensions.iter().map(|&n| u64::from(n)).product()
+}
+
+/// Coordinates of the `index`th element, x fastest.
+fn unravel(index: u64, [x, y, _]: [u32; 3]) -> [u32; 3] {
+    let (x, y) = (u64::from(x), u64::from(y));
+    [(index % x) as u32, (index / x % y) as u32, (index / x / y) as u32]
+}
+
+/// A fault, and the instruction and lane where it happened.
+struct Fault {
+    pc: usize,
+    lane: usize,
+    failure: Failure,
+}
+
+/// The state of a launch.
+struct Machine<'a> {
+    kernel: &'a Kernel,
+    launch: &'a Launch,
+    registers: Registers,
+    memory: Accessor<'a>,
+    traffic: &'a mut Traffic,
+    /// Number in the launch of lane 0's thread, modulo 2^32.
+    first_thread: u32,
+    /// Whether the processor has AVX2 and FMA.
+    has_avx2: bool,
+}
+
+fn has_avx2() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+impl<'a> Machine<'a> {
+    fn new(launch: &'a Launch, memory: &'a mut Memory, traffic: &'a mut Traffic) -> Self {
+        let kernel = &*launch.kernel;
+        let mut registers = Registers::new(kernel.num_registers);
+        for constant in &kernel.constants32 {
+            registers.x[usize::from(constant.register)] = Lanes([constant.value as u32; WARP]);
+        }
+        for constant in &kernel.constants64 {
+            registers.y[usize::from(constant.register)] = Lanes([constant.value; WARP]);
+        }
+        let memory = Accessor::new(memory, kernel.code.len());
+        let has_avx2 = has_avx2();
+        let mut machine = Self { kernel, launch, registers, memory, traffic, first_thread: 0, has_avx2 };
+        machine.fill(|special, lane| match special {
+            Special::Threads(axis) => Some(launch.block[axis]),
+            Special::Blocks(axis) => Some(launch.grid[axis]),
+            Special::Lane => Some(lane as u32),
+            _ => None,
+        });
+        machine
+    }
+
+    fn enter_block(&mut self, block: [u32; 3]) {
+        self.fill(|special, _| match special {
+            Special::Block(axis) => Some(block[axis]),
+            _ => None,
+        });
+    }
+
+    /// `first`: lane 0's thread in the block; `number`: in the launch.
+    fn enter_warp(&mut self, first: u64, number: u64) {
+        self.first_thread = number as u32;
+        let block = self.launch.block;
+        self.fill(|special, lane| match special {
+            Special::Thread(axis) => Some(unravel(first + lane as u64, block)[axis]),
+            _ => None,
+        });
+    }
+
+    /// Sets the special registers for which `value` has one.
+    fn fill(&mut self, value: impl Fn(Special, usize) -> Option<u32>) {
+        for &(register, special) in &self.kernel.specials {
+            for (lane, to) in self.registers.x[usize::from(register)].0.iter_mut().enumerate() {
+                *to = value(special, lane).unwrap_or(*to);
+            }
+        }
+    }
+
+    /// The fault in words: kernel, block, thread, line, and what went wrong.
+    fn explain(&self, block: u64, first: u64, fault: Fault) -> Failure {
+        let (line, source) = &self.kernel.lines[fault.pc];
+        let block = place(block, self.launch.grid);
+        let thread = place(first + fault.lane as u64, self.launch.block);
+        let text = format!(
+            "kernel {}, block {block}, thread {thread}, line {line} `{source}`: {}",
+            self.kernel.name, fault.failure.text
+        );
+        Failure::new(fault.failure.status, text)
+    }
+}
+
+/// An index as a number, or as coordinates where there is more than one axis.
+fn place(index: u64, dimensions: [u32; 3]) -> String {
+    match (unravel(index, dimensions), dimensions) {
+        ([x, _, _], [_, 1, 1]) => x.to_string(),
+        ([x, y, z], _) => format!("({x}, {y}, {z})"),
+    }
+}

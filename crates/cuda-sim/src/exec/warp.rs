@@ -1,0 +1,175 @@
+//! Control flow of one warp.
+//!
+//! Every lane has its own program counter. The lanes with the smallest one run together until they branch apart, return, or
+//! catch up with others. Compilers lay code out so that branches meet again further down, so this keeps lanes together.
+
+use super::lanes::{Registers, WARP, Writer};
+use super::{Fault, Machine};
+use crate::ptx::{Code, Inst, Kernel, Kind, NONE};
+use crate::status::{Failure, Status};
+
+/// The counter of a lane that has returned, or never started.
+const DONE: u32 = u32::MAX;
+
+/// Instructions after which a warp is taken to run for ever: about a second, a thousand times what the kernels need.
+const LIMIT: u64 = 1 << 26;
+
+/// Lanes that run together.
+struct Group {
+    pc: u32,
+    mask: u32,
+    /// Where the next group waits.
+    limit: u32,
+}
+
+impl Group {
+    #[inline(always)]
+    fn lowest(pcs: &[u32; WARP]) -> Option<Group> {
+        let pc = pcs.iter().copied().min().filter(|pc| *pc != DONE)?;
+        let mut group = Group { pc, mask: 0, limit: DONE };
+        for (lane, &at) in pcs.iter().enumerate() {
+            if at == pc {
+                group.mask |= 1 << lane;
+            } else {
+                group.limit = group.limit.min(at);
+            }
+        }
+        Some(group)
+    }
+}
+
+/// Moves the lanes of `mask` to `pc`.
+fn send(pcs: &mut [u32; WARP], mask: u32, pc: u32) {
+    for (lane, at) in pcs.iter_mut().enumerate() {
+        if mask >> lane & 1 == 1 {
+            *at = pc;
+        }
+    }
+}
+
+impl Machine<'_> {
+    /// Runs the lanes of `live` from the kernel's first instruction until all have returned.
+    #[inline(always)]
+    pub(super) fn warp<const FAST: bool>(&mut self, live: u32) -> Result<(), Fault> {
+        let mut pcs = [DONE; WARP];
+        send(&mut pcs, live, 0);
+        let mut steps = 0;
+        while let Some(mut group) = Group::lowest(&pcs) {
+            self.run_group::<FAST>(&mut pcs, &mut group, &mut steps)?;
+        }
+        Ok(())
+    }
+
+    /// Runs a group until its lanes part or meet others; `pcs` then says where each stands.
+    #[inline(always)]
+    fn run_group<const FAST: bool>(
+        &mut self,
+        pcs: &mut [u32; WARP],
+        group: &mut Group,
+        steps: &mut u64,
+    ) -> Result<(), Fault> {
+        let kernel = self.kernel;
+        let width = u64::from(group.mask.count_ones());
+        while group.pc < group.limit {
+            let inst = &kernel.code[group.pc as usize];
+            self.traffic.instructions += width * u64::from(inst.weight);
+            *steps += 1;
+            match inst.kind {
+                Kind::Alu => self.alu::<FAST>(inst, group.mask),
+                Kind::Memory => {
+                    let active = self.active(inst, group.mask);
+                    self.memory(inst, group.pc as usize, active)?;
+                }
+                Kind::Control => {
+                    if self.control(inst, pcs, group, *steps)? {
+                        return Ok(());
+                    }
+                    continue;
+                }
+            }
+            group.pc += 1;
+        }
+        send(pcs, group.mask, group.pc);
+        Ok(())
+    }
+
+    /// The lanes of `mask` whose guard holds.
+    #[inline(always)]
+    fn active(&self, inst: &Inst, mask: u32) -> u32 {
+        if inst.guard == NONE {
+            return mask;
+        }
+        let guard = self.registers.bits(inst.guard);
+        mask & if inst.negate { !guard } else { guard }
+    }
+
+    #[inline(always)]
+    fn alu<const FAST: bool>(&mut self, inst: &Inst, mask: u32) {
+        let active = self.active(inst, mask);
+        if FAST && active == u32::MAX {
+            Writer::<true> { registers: &mut self.registers, mask: u32::MAX }.alu(self.kernel, inst);
+        } else if active != 0 {
+            self.alu_masked(inst, active);
+        }
+    }
+
+    /// Out of line, which keeps the fast path small.
+    #[inline(never)]
+    fn alu_masked(&mut self, inst: &Inst, active: u32) {
+        #[cfg(target_arch = "x86_64")]
+        if self.has_avx2 {
+            // SAFETY: the processor has both features.
+            return unsafe { masked_avx2(&mut self.registers, self.kernel, inst, active) };
+        }
+        masked(&mut self.registers, self.kernel, inst, active);
+    }
+
+    /// Moves the group on. Returns true if its lanes no longer stand at one place, which `pcs` then tells.
+    fn control(
+        &mut self,
+        inst: &Inst,
+        pcs: &mut [u32; WARP],
+        group: &mut Group,
+        steps: u64,
+    ) -> Result<bool, Fault> {
+        let (pc, mask) = (group.pc, group.mask);
+        let active = self.active(inst, mask);
+        let fault = |lanes: u32, status, text: &str| {
+            let failure = Failure::new(status, text);
+            Err(Fault { pc: pc as usize, lane: lanes.trailing_zeros() as usize, failure })
+        };
+        let target = match inst.code {
+            _ if steps > LIMIT => {
+                return fault(mask, Status::LaunchTimeout, "the warp has run 2^26 instructions");
+            }
+            Code::Trap if active != 0 => return fault(active, Status::LaunchFailed, "trap"),
+            Code::UniformBranch if active != 0 && active != mask => {
+                return fault(mask & !active, Status::LaunchFailed, "bra.uni where lanes disagree");
+            }
+            Code::Return => DONE,
+            _ => inst.imm,
+        };
+        if active == mask && target != DONE {
+            group.pc = target;
+            return Ok(false);
+        }
+        if active == 0 {
+            group.pc += 1;
+            return Ok(false);
+        }
+        send(pcs, mask & !active, pc + 1);
+        send(pcs, active, target);
+        Ok(true)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn masked_avx2(registers: &mut Registers, kernel: &Kernel, inst: &Inst, active: u32) {
+    masked(registers, kernel, inst, active);
+}
+
+#[inline(always)]
+fn masked(registers: &mut Registers, kernel: &Kernel, inst: &Inst, active: u32) {
+    Writer::<false> { registers, mask: active }.alu(kernel, inst);
+}

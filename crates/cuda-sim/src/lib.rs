@@ -1,0 +1,35 @@
+//! A stand-in for NVIDIA's `libcuda.so` that executes PTX on the host, so that CUDA host code and the committed kernels are
+//! tested bit for bit on a machine without a GPU.
+//!
+//! | part | what it does |
+//! |---|---|
+//! | [`driver`] | the exported `cu…` functions: devices, contexts, streams, events, memory, modules, launches, graphs |
+//! | `ptx` | text to typed operations; whatever is not known exactly is refused at load |
+//! | `exec` | runs those operations, one warp of 32 lanes at a time |
+//! | `memory` | device memory behind fake addresses, every access checked |
+//! | [`control`] | what a test may ask of the `libcuda.so` that its process has loaded |
+//!
+//! # Guarantees
+//!
+//! - Every access of a kernel is inside one live allocation, aligned to its size, and reads only bytes that were written.
+//! - Two threads of one launch never touch the same bytes unless both only read, or both use atomics.
+//! - Float arithmetic is IEEE with round-to-nearest-even and subnormals; a NaN result is `0x7fffffff`.
+//!
+//! A launch that breaks one of the first two fails with a text that names the kernel, block, thread and line, and its context
+//! stays faulted until it is destroyed, as on hardware.
+//!
+//! # What it is not
+//!
+//! It has no shared or local memory, barriers, shuffles, textures, double precision arithmetic or device functions. Streams
+//! run each command when it is submitted: a valid order, but not the only one, so a missing wait between streams goes unnoticed.
+
+pub mod control;
+pub mod driver;
+mod exec;
+mod memory;
+mod ptx;
+mod status;
+mod traffic;
+
+pub use status::Status;
+pub use traffic::Traffic;

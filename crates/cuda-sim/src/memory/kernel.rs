@@ -1,0 +1,228 @@
+//! Memory as a kernel sees it: one thread, one aligned access of at most 16 bytes at a time.
+
+use super::shadow::Race;
+use super::{Kind, Memory};
+use crate::status::{Failure, Status};
+
+/// A thread's number in its launch, counted over all blocks; the shadow keeps its low 29 bits.
+pub(crate) type Thread = u32;
+
+/// The state space an instruction names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Space {
+    Global,
+    Const,
+    /// None named: any of the above.
+    Generic,
+}
+
+/// What an atomic instruction does to the word it finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtomicOp {
+    Add,
+    MinUnsigned,
+    MaxUnsigned,
+    MinSigned,
+    MaxSigned,
+    And,
+    Or,
+    Xor,
+    Exchange,
+    CompareAndSwap,
+}
+
+/// An instruction that touches memory: which one it is, and how it touches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Touch {
+    /// Number of the instruction, for remembering which allocation it hit last.
+    pub site: usize,
+    pub space: Space,
+    /// 1, 2, 4, 8 or 16.
+    pub bytes: usize,
+    /// Promises that nobody writes there during the launch (`.nc`).
+    pub read_only: bool,
+}
+
+/// The memory of a device during one launch.
+pub(crate) struct Accessor<'a> {
+    memory: &'a mut Memory,
+    /// Per instruction, the index of the block it hit last: nearly always the one it hits next.
+    hints: Vec<usize>,
+}
+
+impl<'a> Accessor<'a> {
+    pub(crate) fn new(memory: &'a mut Memory, instructions: usize) -> Self {
+        memory.launch += 1;
+        Self { memory, hints: vec![0; instructions] }
+    }
+
+    #[inline(always)]
+    pub(crate) fn load(&mut self, touch: Touch, address: u64, thread: Thread) -> Result<u128, Failure> {
+        let index = self.locate(touch, address, "reads")?;
+        let launch = self.memory.launch;
+        let block = &mut self.memory.blocks[index];
+        let at = (address - block.base) as usize;
+        if !block.is_written(at, touch.bytes) {
+            return Err(self.unwritten(touch, address));
+        }
+        if block.kind == Kind::Global
+            && let Err(race) = block.shadow.read(launch, at, touch.bytes, thread, touch.read_only)
+        {
+            return Err(self.race("reads", touch, address, race));
+        }
+        let bytes = block.bytes();
+        Ok(match touch.bytes {
+            16 => u128::from_le_bytes(chunk(bytes, at)),
+            8 => u64::from_le_bytes(chunk(bytes, at)).into(),
+            4 => u32::from_le_bytes(chunk(bytes, at)).into(),
+            2 => u16::from_le_bytes(chunk(bytes, at)).into(),
+            _ => bytes[at].into(),
+        })
+    }
+
+    #[inline(always)]
+    pub(crate) fn store(
+        &mut self,
+        touch: Touch,
+        address: u64,
+        value: u128,
+        thread: Thread,
+    ) -> Result<(), Failure> {
+        let index = self.locate(touch, address, "writes")?;
+        let launch = self.memory.launch;
+        let block = &mut self.memory.blocks[index];
+        let at = (address - block.base) as usize;
+        if block.kind != Kind::Global {
+            return Err(self.fault(Status::IllegalAddress, "writes", touch, address, ""));
+        }
+        if let Err(race) = block.shadow.write(launch, at, touch.bytes, thread) {
+            return Err(self.race("writes", touch, address, race));
+        }
+        block.set_written(at, touch.bytes);
+        let bytes = block.bytes_mut();
+        match touch.bytes {
+            16 => bytes[at..at + 16].copy_from_slice(&value.to_le_bytes()),
+            8 => bytes[at..at + 8].copy_from_slice(&(value as u64).to_le_bytes()),
+            4 => bytes[at..at + 4].copy_from_slice(&(value as u32).to_le_bytes()),
+            _ => bytes[at..at + 2].copy_from_slice(&(value as u16).to_le_bytes()),
+        }
+        Ok(())
+    }
+
+    /// Replaces the word at `address` and returns what was there; `bytes` is 4 or 8.
+    pub(crate) fn atomic(
+        &mut self,
+        touch: Touch,
+        op: AtomicOp,
+        address: u64,
+        operands: [u64; 2],
+    ) -> Result<u64, Failure> {
+        let index = self.locate(touch, address, "atomically updates")?;
+        let launch = self.memory.launch;
+        let block = &mut self.memory.blocks[index];
+        let at = (address - block.base) as usize;
+        if block.kind != Kind::Global {
+            return Err(self.fault(Status::IllegalAddress, "atomically updates", touch, address, ""));
+        }
+        if !block.is_written(at, touch.bytes) {
+            return Err(self.unwritten(touch, address));
+        }
+        if let Err(race) = block.shadow.atomic(launch, at, touch.bytes) {
+            return Err(self.race("atomically updates", touch, address, race));
+        }
+        let word = &mut block.bytes_mut()[at..at + touch.bytes];
+        let mut old = [0; 8];
+        old[..touch.bytes].copy_from_slice(word);
+        let old = u64::from_le_bytes(old);
+        let new = op.apply(old, operands, touch.bytes);
+        word.copy_from_slice(&new.to_le_bytes()[..touch.bytes]);
+        Ok(old)
+    }
+
+    /// Index of the block that holds the access.
+    #[inline(always)]
+    fn locate(&mut self, touch: Touch, address: u64, verb: &str) -> Result<usize, Failure> {
+        if address & (touch.bytes as u64 - 1) != 0 {
+            let text = format!(", an address that is not a multiple of {}", touch.bytes);
+            return Err(self.fault(Status::MisalignedAddress, verb, touch, address, &text));
+        }
+        let hint = self.hints[touch.site];
+        match self.memory.blocks.get(hint) {
+            Some(block) if block.holds(address, touch.bytes as u64) && in_space(touch.space, block.kind) => {
+                Ok(hint)
+            }
+            _ => self.search(touch, address, verb),
+        }
+    }
+
+    #[cold]
+    fn search(&mut self, touch: Touch, address: u64, verb: &str) -> Result<usize, Failure> {
+        let blocks = &self.memory.blocks;
+        match self.memory.find(address) {
+            Some(index) if blocks[index].holds(address, touch.bytes as u64) => {
+                if !in_space(touch.space, blocks[index].kind) {
+                    let text = format!(", which is not in the {:?} state space", touch.space);
+                    return Err(self.fault(Status::IllegalAddress, verb, touch, address, &text));
+                }
+                self.hints[touch.site] = index;
+                Ok(index)
+            }
+            _ => Err(self.fault(Status::IllegalAddress, verb, touch, address, "")),
+        }
+    }
+
+    #[cold]
+    fn unwritten(&self, touch: Touch, address: u64) -> Failure {
+        self.fault(Status::LaunchFailed, "reads", touch, address, ", not all of which were written before")
+    }
+
+    #[cold]
+    fn race(&self, verb: &str, touch: Touch, address: u64, race: Race) -> Failure {
+        self.fault(Status::LaunchFailed, verb, touch, address, &format!(", {}", race.describe()))
+    }
+
+    #[cold]
+    fn fault(&self, status: Status, verb: &str, touch: Touch, address: u64, text: &str) -> Failure {
+        let place = self.memory.describe(address);
+        Failure::new(status, format!("{verb} {} bytes at {place}{text}", touch.bytes))
+    }
+}
+
+fn in_space(space: Space, kind: Kind) -> bool {
+    match space {
+        Space::Global => kind == Kind::Global,
+        Space::Const => kind == Kind::Const,
+        Space::Generic => true,
+    }
+}
+
+#[inline(always)]
+fn chunk<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut out = [0; N];
+    out.copy_from_slice(&bytes[at..at + N]);
+    out
+}
+
+impl AtomicOp {
+    fn apply(self, old: u64, [b, c]: [u64; 2], bytes: usize) -> u64 {
+        let signed = |x: u64| if bytes == 4 { i64::from(x as u32 as i32) } else { x as i64 };
+        match self {
+            AtomicOp::Add => old.wrapping_add(b),
+            AtomicOp::MinUnsigned => old.min(b),
+            AtomicOp::MaxUnsigned => old.max(b),
+            AtomicOp::MinSigned => signed(old).min(signed(b)) as u64,
+            AtomicOp::MaxSigned => signed(old).max(signed(b)) as u64,
+            AtomicOp::And => old & b,
+            AtomicOp::Or => old | b,
+            AtomicOp::Xor => old ^ b,
+            AtomicOp::Exchange => b,
+            AtomicOp::CompareAndSwap => {
+                if old == b {
+                    c
+                } else {
+                    old
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Device memory: separate host allocations behind fake device addresses, with every access checked.
+//!
+//! Addresses lie above 2^48, where no host pointer can, so a host pointer given to a kernel, or a device address cut to 32
+//! bits, hits nothing. Allocations are a mebibyte apart and an address is never used twice, so running off an end or using
+//! freed memory hits nothing either.
+
+mod block;
+mod kernel;
+mod shadow;
+
+use crate::status::{Failure, Status};
+pub(crate) use block::{Block, Kind};
+pub(crate) use kernel::{Accessor, AtomicOp, Space, Touch};
+
+/// Memory of one device, in bytes.
+pub(crate) const TOTAL: u64 = 4 << 30;
+
+const ALIGNMENT: u64 = 256;
+const GAP: u64 = 1 << 20;
+
+/// The address space of one device.
+pub(crate) struct Memory {
+    /// Ascending, because addresses are handed out in ascending order.
+    blocks: Vec<Block>,
+    /// Base and length of what was freed, ascending once sorted by base; kept to say so in messages.
+    freed: Vec<(u64, u64)>,
+    next: u64,
+    used: u64,
+    /// Number of the current launch: shadow cells of earlier launches are void.
+    launch: u64,
+}
+
+impl Memory {
+    pub(crate) fn new(ordinal: usize) -> Self {
+        let next = (16 + ordinal as u64) << 44;
+        Self { blocks: Vec::new(), freed: Vec::new(), next, used: 0, launch: 0 }
+    }
+
+    /// Frees everything; addresses stay used up.
+    pub(crate) fn clear(&mut self) {
+        self.freed.extend(self.blocks.drain(..).map(|block| (block.base, block.len())));
+        self.used = 0;
+    }
+
+    pub(crate) fn available(&self) -> u64 {
+        TOTAL - self.used
+    }
+
+    pub(crate) fn allocate(&mut self, len: usize, kind: Kind) -> Result<u64, Failure> {
+        if len == 0 {
+            return Err(Failure::invalid_value("an allocation of 0 bytes"));
+        }
+        if len as u64 > self.available() {
+            let text = format!("{len} bytes asked for, {} of {TOTAL} free", self.available());
+            return Err(Failure::new(Status::OutOfMemory, text));
+        }
+        let base = self.next;
+        self.next = (base + len as u64 + GAP).next_multiple_of(ALIGNMENT);
+        self.used += len as u64;
+        self.blocks.push(Block::new(base, len, kind));
+        Ok(base)
+    }
+
+    pub(crate) fn free(&mut self, address: u64) -> Result<(), Failure> {
+        let found = self.blocks.binary_search_by_key(&address, |block| block.base);
+        let Ok(index) = found else {
+            return Err(Failure::invalid_value(format!("free of {}", self.describe(address))));
+        };
+        let block = self.blocks.remove(index);
+        self.used -= block.len();
+        self.freed.push((block.base, block.len()));
+        Ok(())
+    }
+
+    pub(crate) fn read(&self, address: u64, to: &mut [u8]) -> Result<(), Failure> {
+        let (block, at) = self.range(address, to.len(), "read")?;
+        block.check_written(at, to.len()).map_err(Failure::invalid_value)?;
+        to.copy_from_slice(&block.bytes()[at..at + to.len()]);
+        Ok(())
+    }
+
+    pub(crate) fn write(&mut self, address: u64, from: &[u8]) -> Result<(), Failure> {
+        let (block, at) = self.range_mut(address, from.len())?;
+        block.bytes_mut()[at..at + from.len()].copy_from_slice(from);
+        block.mark_written(at, from.len());
+        Ok(())
+    }
+
+    pub(crate) fn fill(&mut self, address: u64, value: u8, len: usize) -> Result<(), Failure> {
+        let (block, at) = self.range_mut(address, len)?;
+        block.bytes_mut()[at..at + len].fill(value);
+        block.mark_written(at, len);
+        Ok(())
+    }
+
+    pub(crate) fn copy(&mut self, to: u64, from: u64, len: usize) -> Result<(), Failure> {
+        // Through a temporary: both ends are checked before a byte moves, and they may overlap or share a block.
+        let mut bytes = vec![0; len];
+        self.read(from, &mut bytes)?;
+        self.write(to, &bytes)
+    }
+
+    /// Whether `[address, address + len)` is inside one allocation.
+    fn range(&self, address: u64, len: usize, verb: &str) -> Result<(&Block, usize), Failure> {
+        let found = self.find(address).map(|index| &self.blocks[index]);
+        match found {
+            Some(block) if block.holds(address, len as u64) => Ok((block, (address - block.base) as usize)),
+            _ => Err(Failure::invalid_value(format!("{verb} of {len} bytes at {}", self.describe(address)))),
+        }
+    }
+
+    fn range_mut(&mut self, address: u64, len: usize) -> Result<(&mut Block, usize), Failure> {
+        self.range(address, len, "write")?;
+        let index = self.find(address).unwrap_or_default();
+        let block = &mut self.blocks[index];
+        let at = (address - block.base) as usize;
+        Ok((block, at))
+    }
+
+    /// Index of the block that begins at or before `address`.
+    fn find(&self, address: u64) -> Option<usize> {
+        self.blocks.partition_point(|block| block.base <= address).checked_sub(1)
+    }
+
+    /// An address in words: where it lies relative to what is, or was, allocated.
+    fn describe(&self, address: u64) -> String {
+        let live = self.find(address).map(|index| &self.blocks[index]);
+        let live = live.map(|block| (block.base, block.len(), block.kind.name()));
+        let freed = self.freed.iter().filter(|(base, _)| *base <= address).max_by_key(|(base, _)| *base);
+        let freed = freed.map(|&(base, len)| (base, len, "a freed allocation"));
+        match live.max(freed) {
+            Some((base, len, what)) if address - base < len + GAP => {
+                format!("+{} of {what} of {len} bytes", address - base)
+            }
+            _ => format!("{address:#x}, where nothing is allocated"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text<T>(result: Result<T, Failure>) -> String {
+        result.err().map(|failure| failure.text).unwrap_or_default()
+    }
+
+    #[test]
+    fn an_allocation_holds_what_was_written_and_nothing_else() {
+        let mut memory = Memory::new(3);
+        let a = memory.allocate(1000, Kind::Global).unwrap();
+        let b = memory.allocate(10, Kind::Global).unwrap();
+        assert!(a > 1 << 33 && a.is_multiple_of(256) && b >= a + 1000 + GAP);
+        memory.write(a + 5, &[1, 2, 3]).unwrap();
+        let mut out = [0; 3];
+        memory.read(a + 5, &mut out).unwrap();
+        assert_eq!(out, [1, 2, 3]);
+        assert_eq!(
+            text(memory.read(a + 6, &mut out)),
+            "byte +8 of the allocation of 1000 bytes was never written"
+        );
+        assert_eq!(
+            text(memory.read(a + 4, &mut out)),
+            "byte +4 of the allocation of 1000 bytes was never written"
+        );
+        assert_eq!(
+            text(memory.write(a + 998, &[0; 3])),
+            "write of 3 bytes at +998 of an allocation of 1000 bytes"
+        );
+        assert_eq!(
+            text(memory.write(a - 1, &[0])),
+            format!("write of 1 bytes at {:#x}, where nothing is allocated", a - 1)
+        );
+    }
+
+    #[test]
+    fn freed_addresses_are_not_used_again_and_are_named_as_such() {
+        let mut memory = Memory::new(0);
+        let a = memory.allocate(64, Kind::Global).unwrap();
+        memory.fill(a, 7, 64).unwrap();
+        memory.free(a).unwrap();
+        assert_eq!(memory.available(), TOTAL);
+        assert_ne!(memory.allocate(64, Kind::Global).unwrap(), a);
+        assert_eq!(
+            text(memory.read(a, &mut [0; 4])),
+            "read of 4 bytes at +0 of a freed allocation of 64 bytes"
+        );
+        assert_eq!(text(memory.free(a)), "free of +0 of a freed allocation of 64 bytes");
+    }
+
+    #[test]
+    fn the_device_is_full_at_its_total() {
+        let mut memory = Memory::new(0);
+        let a = memory.allocate((TOTAL - 10) as usize, Kind::Global).unwrap();
+        assert_eq!(memory.allocate(11, Kind::Global).unwrap_err().status, Status::OutOfMemory);
+        memory.allocate(10, Kind::Global).unwrap();
+        memory.free(a).unwrap();
+        memory.allocate(11, Kind::Global).unwrap();
+    }
+
+    #[test]
+    fn copies_move_bytes_between_and_within_blocks() {
+        let mut memory = Memory::new(0);
+        let (a, b) = (memory.allocate(8, Kind::Global).unwrap(), memory.allocate(8, Kind::Global).unwrap());
+        memory.write(a, &[1, 2, 3, 4]).unwrap();
+        memory.copy(a + 1, a, 4).unwrap();
+        memory.copy(b, a, 5).unwrap();
+        let mut out = [0; 5];
+        memory.read(b, &mut out).unwrap();
+        assert_eq!(out, [1, 1, 2, 3, 4]);
+        assert_eq!(text(memory.copy(b, a, 6)), "byte +5 of the allocation of 8 bytes was never written");
+    }
+}

@@ -1,0 +1,91 @@
+//! PTX text to typed operations.
+//!
+//! Whatever is not known exactly, be it a directive, an opcode, a modifier, a type or an operand, is refused with its line: a
+//! stand-in that guesses would test the guess. For the same reason float arithmetic must say `.rn` (without it, the compiler
+//! behind PTX may fuse) and may not say `.ftz`, `.approx` or `.sat`.
+
+mod build;
+mod decode;
+mod inst;
+mod lex;
+mod operand;
+mod parse;
+mod types;
+
+pub(crate) use inst::{Access, Code, Convert, Inst, Kind, NONE, Round};
+pub(crate) use operand::Special;
+pub(crate) use parse::parse;
+pub(crate) use types::Ty;
+
+use crate::memory;
+
+/// Where `mov` finds a kernel's parameters: an address that no allocation has. `ld.param` through a register is relative to it.
+pub(crate) const PARAM_BASE: u64 = 1 << 52;
+
+/// A parsed module.
+pub(crate) struct Module {
+    pub kernels: Vec<Kernel>,
+    pub globals: Vec<Global>,
+}
+
+/// A module-level variable.
+pub(crate) struct Global {
+    pub name: String,
+    pub kind: memory::Kind,
+    pub bytes: Vec<u8>,
+}
+
+/// A kernel parameter's place in the parameter block.
+pub(crate) struct Param {
+    pub name: String,
+    pub offset: usize,
+    pub size: usize,
+}
+
+/// A value that a register holds from the start and nobody writes.
+pub(crate) struct Constant {
+    pub register: u16,
+    /// Index of the module variable whose address is added to `value`.
+    pub global: Option<usize>,
+    pub value: u64,
+}
+
+/// A kernel, decoded.
+pub(crate) struct Kernel {
+    pub name: String,
+    pub params: Vec<Param>,
+    pub param_bytes: usize,
+    /// `.maxntid`.
+    pub max_threads: Option<[u32; 3]>,
+    /// `.reqntid`.
+    pub required_threads: Option<[u32; 3]>,
+    pub code: Vec<Inst>,
+    pub accesses: Vec<Access>,
+    pub converts: Vec<Convert>,
+    /// Sizes of the files of 32-bit and 64-bit registers.
+    pub num_registers: [usize; 2],
+    pub constants32: Vec<Constant>,
+    pub constants64: Vec<Constant>,
+    pub specials: Vec<(u16, Special)>,
+    /// Per instruction, its line number and text.
+    pub lines: Vec<(u32, String)>,
+}
+
+impl Kernel {
+    /// Puts the addresses of the module's variables into the constants that need them.
+    pub(crate) fn link(&mut self, addresses: &[u64]) {
+        for constant in &mut self.constants64 {
+            if let Some(global) = constant.global.take() {
+                constant.value = constant.value.wrapping_add(addresses[global]);
+            }
+        }
+    }
+
+    /// Whether `[offset, offset + len)` of the parameter block is inside one parameter.
+    pub(crate) fn in_one_param(&self, offset: u64, len: u64) -> bool {
+        self.params.iter().any(|param| {
+            let at = offset.wrapping_sub(param.offset as u64);
+            at < param.size as u64 && len <= param.size as u64 - at
+        })
+    }
+}

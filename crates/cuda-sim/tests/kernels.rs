@@ -1,0 +1,217 @@
+//! What only a stand-in can show: which mistakes in a kernel are noticed, how many bytes it moves, that nothing waits.
+
+use corrnoise::form::{History, Kernel, Ring};
+use corrnoise::{Form, Mechanism, Plan, Shard};
+use corrnoise_cuda::{DeviceGradient, OnCuda, stream};
+use corrnoise_cuda_suite::compare::{Both, Onto, key, same_steps};
+use corrnoise_workspace::cases::{every_form, inverse_square_root_coefs, square_root_coefs};
+use cuda::control;
+use half::{bf16, f16};
+
+/// The PTX that a BLT with four buffers runs, as committed.
+const BLT4: &str = include_str!("../../../kernels/ptx/blt4.ptx");
+
+/// What a BLT with four buffers does on `device` with mutated PTX: true if anything differs from the CPU, or a fault is reported.
+fn is_noticed(device: usize) -> bool {
+    let stream = stream(device).expect("a device");
+    let (_, form) = every_form(8).swap_remove(4);
+    let plan = Plan::new(8, form, 0.75).unwrap();
+    // Gradients that are aligned to fours and ones that are not, each with a ragged end.
+    [4..126_007, 5..126_008].into_iter().any(|range| {
+        let shard = Shard::whole(200_000).unwrap().within(range).unwrap();
+        [Onto::Values, Onto::Zero].into_iter().any(|onto| {
+            let run = || same_steps::<f32>(&stream, &plan, &shard, onto, "mutated");
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err()
+        })
+    })
+}
+
+/// The kernel for f32: the first of the module's three.
+fn f32_kernel() -> &'static str {
+    let start = BLT4.find(".entry noise_f32").expect("the kernel");
+    &BLT4[start..start + BLT4[start..].find("\n}").expect("its end")]
+}
+
+/// Lines of the f32 kernel that contain a text.
+fn lines(with: &str) -> Vec<&'static str> {
+    let found: Vec<_> = f32_kernel().lines().filter(|line| line.contains(with)).collect();
+    assert!(!found.is_empty(), "the kernel has no {with:?}");
+    found
+}
+
+#[test]
+fn arithmetic_mutations_of_the_ptx_are_noticed() {
+    const DEVICE: usize = 4;
+    control::mutate_clear(DEVICE);
+    assert!(!is_noticed(DEVICE), "the committed PTX is right");
+    // The amounts of the rotations are kept in registers.
+    let rotation = *lines("mov.u32").iter().find(|line| line.ends_with(", 12;")).expect("a rotation by 12");
+    let store = *lines("st.global.v4.f32").last().expect("a store");
+    let swapped = {
+        let (head, list) = store.split_once('{').expect("a list");
+        let mut names: Vec<&str> = list.trim_end_matches("};").split(", ").collect();
+        names.swap(0, 1);
+        format!("{head}{{{}}};", names.join(", "))
+    };
+    let mut mutations = vec![
+        ("a wrong rotation".to_owned(), rotation.to_owned(), rotation.replace(", 12;", ", 13;")),
+        ("a swapped lane".to_owned(), store.to_owned(), swapped),
+    ];
+    for coefficient in ["0fBF2AD1EA", "0fC0351EC0", "0fBF255DDF", "0f3E81E0DC"] {
+        let last = u32::from_str_radix(&coefficient[2..], 16).unwrap() ^ 1;
+        mutations.push((format!("{coefficient} by 1 ulp"), coefficient.to_owned(), format!("0f{last:08X}")));
+    }
+    for (mistake, from, to) in mutations {
+        control::mutate(DEVICE, &from, &to, 0);
+        assert!(is_noticed(DEVICE), "{mistake} was not noticed");
+        control::mutate_clear(DEVICE);
+    }
+}
+
+/// Every fma of the kernel, one at a time, as a multiply and an add.
+#[test]
+fn operations_that_are_not_fused_are_noticed() {
+    const DEVICE: usize = 0;
+    // The first Horner steps of sine and cosine reach the last bit of a normal once in millions: the twin's 10⁷ values have them.
+    let first_steps: Vec<&str> = lines("mov.f32")
+        .into_iter()
+        .filter(|line| line.ends_with("0fBB96DEC9;") || line.ends_with("0f3A6B4255;"))
+        .map(|line| line.split(['\t', ',']).nth(2).expect("a register"))
+        .collect();
+    let uses = |fma: &str, register: &&str| fma.contains(&format!("{register},"));
+    let (mut total, mut missed) = (0, Vec::new());
+    for fma in lines("fma.rn.f32").into_iter().filter(|fma| !first_steps.iter().any(|step| uses(fma, step))) {
+        let operands = fma.split_once("fma.rn.f32").unwrap().1.trim().trim_end_matches(';');
+        let names: Vec<&str> = operands.split(", ").collect();
+        let [d, a, b, c] = names[..] else { panic!("{fma}") };
+        let split = format!("\tmul.rn.f32 \t{d}, {a}, {b};\n\tadd.rn.f32 \t{d}, {d}, {c};");
+        control::mutate(DEVICE, fma, &split, 0);
+        total += 1;
+        if !is_noticed(DEVICE) {
+            missed.push(fma.trim());
+        }
+        control::mutate_clear(DEVICE);
+    }
+    // One pair of words in eight runs through each: where e·ln 2 is nearly exact, the difference can hide.
+    println!("{} of {total} not noticed: {missed:?}", missed.len());
+    assert!(
+        total > 250 && 30 * missed.len() < total,
+        "{} of {total} were not noticed: {missed:?}",
+        missed.len()
+    );
+}
+
+/// All 16 comparisons with the length: a mistake in one shows only where the gradient ends there.
+fn mutate_bounds(device: usize, change: impl Fn(&str) -> String) {
+    let bounds = lines("setp.ge.s64");
+    assert_eq!(bounds.len(), 16, "one bound per coordinate of a thread");
+    for line in bounds {
+        control::mutate(device, line, &change(line), 0);
+    }
+}
+
+#[test]
+fn a_length_that_is_off_by_one_is_noticed() {
+    mutate_bounds(5, |line| line.replace("setp.ge", "setp.gt"));
+    assert!(is_noticed(5));
+}
+
+#[test]
+fn a_missing_bound_is_noticed() {
+    mutate_bounds(6, |line| {
+        let (head, _) = line.rsplit_once(", ").expect("operands");
+        format!("{head}, 9223372036854775807;")
+    });
+    assert!(is_noticed(6));
+}
+
+/// Bytes per parameter of one step, on whole tiles: (of 16-byte accesses, of 8-byte accesses of a gradient).
+fn bytes_per_parameter<E: Both>(device: usize, form: Form) -> (f64, u64) {
+    const LEN: u64 = 512 * 64;
+    let stream = stream(device).unwrap();
+    let plan = Plan::new(64, form, 0.75).unwrap();
+    let mut noise = Mechanism::cuda(&plan, key(), Shard::whole(LEN).unwrap(), &stream).unwrap();
+    let mut gradient = stream.clone_htod(&Onto::Values.gradient::<E>(LEN)).unwrap();
+    // Once every slot of the state is in use, and the list is on the device.
+    for _ in 0..40 {
+        noise.add_to(&mut gradient).unwrap();
+    }
+    control::reset_traffic(device);
+    noise.add_to(&mut gradient).unwrap();
+    let traffic = control::traffic(device);
+    let wide = 16 * (traffic.loads_of(16) + traffic.stores_of(16));
+    (wide as f64 / LEN as f64, 8 * traffic.stores_of(8) / LEN)
+}
+
+#[test]
+fn kernels_move_the_least_bytes() {
+    let device = 3;
+    // d buffers: 8 + 8·d.
+    for (buffers, (name, form)) in every_form(64).into_iter().take(9).enumerate() {
+        let expected = (8 + 8 * buffers) as f64;
+        assert_eq!(bytes_per_parameter::<f32>(device, form.clone()), (expected, 0), "{name}");
+        // A 16-bit gradient is read and written in eights: 2 bytes each way, the state as before.
+        assert_eq!(bytes_per_parameter::<bf16>(device, form.clone()), (expected - 8.0, 2), "{name}");
+        assert_eq!(bytes_per_parameter::<f16>(device, form), (expected - 8.0, 2), "{name}");
+    }
+    // b bands: 8 + 4·b.
+    for bands in [2, 5, 16] {
+        let form = Form::banded_toeplitz(&square_root_coefs(bands)).unwrap();
+        assert_eq!(bytes_per_parameter::<f32>(device, form), ((8 + 4 * bands) as f64, 0), "{bands} bands");
+    }
+    let ring = Ring::toeplitz(&square_root_coefs(6)[1..]).unwrap().with_history(History::Bf16);
+    assert_eq!(bytes_per_parameter::<f32>(device, Kernel::Ring(ring).into()), (8.0, 2), "history in bf16");
+}
+
+/// Terms are 16 bytes, one per thread and row: apart from them, a regenerated sum touches the gradient only.
+#[test]
+fn regenerated_noise_touches_the_gradient_only() {
+    for terms in [1, 4, 30] {
+        let form = Form::regenerate(&inverse_square_root_coefs(terms)).unwrap();
+        let (wide, narrow) = bytes_per_parameter::<f32>(2, form);
+        assert!(narrow == 0 && (wide - 8.0).abs() <= terms as f64, "{terms} terms: {wide} bytes");
+    }
+}
+
+/// Enqueues, and neither waits nor copies nor allocates.
+#[test]
+fn a_step_waits_for_nothing() {
+    const WAITING: [&str; 12] = [
+        "cuStreamSynchronize",
+        "cuCtxSynchronize",
+        "cuEventSynchronize",
+        "cuMemcpyHtoDAsync_v2",
+        "cuMemcpyDtoHAsync_v2",
+        "cuMemcpyDtoDAsync_v2",
+        "cuMemsetD8Async",
+        "cuMemAllocAsync",
+        "cuMemAlloc_v2",
+        "cuMemFreeAsync",
+        "cuMemFree_v2",
+        "cuModuleLoadData",
+    ];
+    let device = 1;
+    let stream = stream(device).unwrap();
+    let mut steps = 0;
+    for (name, form) in every_form(4) {
+        let plan = Plan::new(4, form, 0.75).unwrap();
+        let mut noise = Mechanism::cuda(&plan, key(), Shard::whole(700).unwrap(), &stream).unwrap();
+        let mut gradient = stream.alloc_zeros::<f32>(700).unwrap();
+        let count = || WAITING.map(|function| control::calls_on(device, function));
+        let (before, launches) = (count(), control::calls_on(device, "cuLaunchKernel"));
+        for _ in 0..4 {
+            noise.run_step(&[DeviceGradient::from_slice(&mut gradient, &stream)]).unwrap();
+            steps += 1;
+        }
+        assert_eq!(count(), before, "{name}");
+        assert!(control::calls_on(device, "cuLaunchKernel") >= launches + 4, "the counts see the launches");
+    }
+    assert!(steps >= 80);
+}
+
+#[test]
+fn missing_and_old_devices_are_errors() {
+    let message = |ordinal| stream(ordinal).unwrap_err().to_string();
+    assert!(message(7).contains("too old: compute capability 6.1, expected 7.0"), "{}", message(7));
+    assert!(message(8).contains("CUDA device is 8: expected less than 8"), "{}", message(8));
+}
