@@ -179,7 +179,7 @@ fn a_fault_stays_until_the_context_is_gone() {
     let later = gpu.read::<u32>(address, 1).unwrap_err();
     assert_eq!(later.status, Status::LaunchFailed);
     assert!(
-        later.text.starts_with("cuMemcpyDtoH_v2: kernel k, block 0, thread 0, line 10 `trap;`"),
+        later.text.starts_with("cuMemcpyDtoH_v2: kernel k, block 0, thread 0, line 11 `trap;`"),
         "{}",
         later.text
     );

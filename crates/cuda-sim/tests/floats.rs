@@ -100,7 +100,8 @@ fn min_and_max_prefer_numbers_and_order_zeros() {
 fn comparisons_ordered_and_unordered() {
     use std::cmp::Ordering::{Equal, Greater, Less};
     let inputs = floats();
-    let ordered: [(&str, fn(std::cmp::Ordering) -> bool); 6] = [
+    type Check = (&'static str, fn(std::cmp::Ordering) -> bool);
+    let ordered: [Check; 6] = [
         ("eq", |o| o == Equal),
         ("ne", |o| o != Equal),
         ("lt", |o| o == Less),

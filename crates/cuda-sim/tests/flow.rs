@@ -111,7 +111,7 @@ fn parameters_are_read_where_they_lie() {
                 st.global.u32 [%d1], %r1;\nst.global.u32 [%d1+4], %r2;\nst.global.u32 [%d1+8], %r3;\n\
                 st.global.u32 [%d1+12], %r4;\nst.global.u32 [%d1+16], %r5;";
     let kernel = gpu.kernel(&module(params, body), "k");
-    let out = gpu.alloc(60);
+    let out = gpu.alloc(100);
     let mut bytes = vec![0; 24];
     bytes[2..4].copy_from_slice(&(-2i16).to_le_bytes());
     for (i, value) in [100u32, 200, 300, 400].into_iter().enumerate() {
@@ -121,8 +121,8 @@ fn parameters_are_read_where_they_lie() {
     gpu.launch(kernel, 1, 2, &args(out)).unwrap();
     let expected = [9, 100, 200, -2i32 as u32, 300, 9, 100, 200, -2i32 as u32, 400];
     assert_eq!(gpu.read::<u32>(out, 10).unwrap(), expected);
-    // The third thread would read past the structure, into the next parameter.
-    assert!(gpu.launch(kernel, 1, 3, &args(out)).unwrap_err().text.contains("of the parameters"));
+    // The fifth thread would read past the last parameter.
+    assert!(gpu.launch(kernel, 1, 5, &args(out)).unwrap_err().text.contains("of the parameters"));
 }
 
 #[test]

@@ -5,22 +5,24 @@ mod common;
 use common::eval::To::{D, H, P, R};
 use common::eval::{AWKWARD, To, mismatch, operands, same};
 
-/// Runs a table of instructions and functions of 32-bit operands.
-fn table32(rows: &[(&str, fn(u32, u32, u32) -> u32)]) {
+/// Instructions, each with what it should compute.
+type Table<'a, T> = &'a [(&'a str, fn(T, T, T) -> T)];
+
+fn table32(rows: Table<u32>) {
     let inputs = operands(&AWKWARD);
     for (body, f) in rows {
         same(body, R, &inputs, |a, b, c| f(a as u32, b as u32, c as u32).into());
     }
 }
 
-fn table64(rows: &[(&str, fn(u64, u64, u64) -> u64)]) {
+fn table64(rows: Table<u64>) {
     let inputs = operands(&AWKWARD);
     for (body, f) in rows {
         same(body, D, &inputs, f);
     }
 }
 
-fn table16(rows: &[(&str, fn(u16, u16, u16) -> u16)]) {
+fn table16(rows: Table<u16>) {
     let inputs = operands(&AWKWARD);
     for (body, f) in rows {
         same(body, H, &inputs, |a, b, c| f(a as u16, b as u16, c as u16).into());
@@ -49,14 +51,14 @@ fn sums_products_and_logic_of_32_bits() {
         ("sub.u32 %r0, %r1, %r2;", |a, b, _| a.wrapping_sub(b)),
         ("add.s32 %r0, %r1, -7;", |a, _, _| a.wrapping_sub(7)),
         ("mul.lo.s32 %r0, %r1, %r2;", |a, b, _| a.wrapping_mul(b)),
-        ("mul.hi.u32 %r0, %r1, %r2;", |a, b, _| (u128::from(a) * u128::from(b) >> 32) as u32),
-        ("mul.hi.s32 %r0, %r1, %r2;", |a, b, _| (i128::from(a as i32) * i128::from(b as i32) >> 32) as u32),
+        ("mul.hi.u32 %r0, %r1, %r2;", |a, b, _| ((u128::from(a) * u128::from(b)) >> 32) as u32),
+        ("mul.hi.s32 %r0, %r1, %r2;", |a, b, _| ((i128::from(a as i32) * i128::from(b as i32)) >> 32) as u32),
         ("mad.lo.s32 %r0, %r1, %r2, %r3;", |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
         ("mad.hi.u32 %r0, %r1, %r2, %r3;", |a, b, c| {
-            ((u64::from(a) * u64::from(b) >> 32) as u32).wrapping_add(c)
+            (((u64::from(a) * u64::from(b)) >> 32) as u32).wrapping_add(c)
         }),
         ("mad.hi.s32 %r0, %r1, %r2, %r3;", |a, b, c| {
-            ((i64::from(a as i32) * i64::from(b as i32) >> 32) as u32).wrapping_add(c)
+            (((i64::from(a as i32) * i64::from(b as i32)) >> 32) as u32).wrapping_add(c)
         }),
         ("and.b32 %r0, %r1, %r2;", |a, b, _| a & b),
         ("or.b32 %r0, %r1, %r2;", |a, b, _| a | b),
@@ -172,8 +174,8 @@ fn sums_products_and_logic_of_64_bits() {
         ("add.s64 %d0, %d1, %d2;", |a, b, _| a.wrapping_add(b)),
         ("sub.s64 %d0, %d1, %d2;", |a, b, _| a.wrapping_sub(b)),
         ("mul.lo.s64 %d0, %d1, %d2;", |a, b, _| a.wrapping_mul(b)),
-        ("mul.hi.u64 %d0, %d1, %d2;", |a, b, _| (u128::from(a) * u128::from(b) >> 64) as u64),
-        ("mul.hi.s64 %d0, %d1, %d2;", |a, b, _| (i128::from(a as i64) * i128::from(b as i64) >> 64) as u64),
+        ("mul.hi.u64 %d0, %d1, %d2;", |a, b, _| ((u128::from(a) * u128::from(b)) >> 64) as u64),
+        ("mul.hi.s64 %d0, %d1, %d2;", |a, b, _| ((i128::from(a as i64) * i128::from(b as i64)) >> 64) as u64),
         ("mad.lo.u64 %d0, %d1, %d2, %d3;", |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
         ("mul.wide.u32 %d0, %r1, %r2;", |a, b, _| u64::from(a as u32) * u64::from(b as u32)),
         ("mul.wide.s32 %d0, %r1, %r2;", |a, b, _| (i64::from(a as i32) * i64::from(b as i32)) as u64),
@@ -202,8 +204,8 @@ fn sixteen_bits_stay_sixteen_bits() {
         ("add.s16 %h0, %h1, %h2;", |a, b, _| a.wrapping_add(b)),
         ("sub.u16 %h0, %h1, %h2;", |a, b, _| a.wrapping_sub(b)),
         ("mul.lo.s16 %h0, %h1, %h2;", |a, b, _| a.wrapping_mul(b)),
-        ("mul.hi.u16 %h0, %h1, %h2;", |a, b, _| (u32::from(a) * u32::from(b) >> 16) as u16),
-        ("mul.hi.s16 %h0, %h1, %h2;", |a, b, _| (i32::from(a as i16) * i32::from(b as i16) >> 16) as u16),
+        ("mul.hi.u16 %h0, %h1, %h2;", |a, b, _| ((u32::from(a) * u32::from(b)) >> 16) as u16),
+        ("mul.hi.s16 %h0, %h1, %h2;", |a, b, _| ((i32::from(a as i16) * i32::from(b as i16)) >> 16) as u16),
         ("mad.lo.s16 %h0, %h1, %h2, %h3;", |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
         ("not.b16 %h0, %h1;", |a, _, _| !a),
         ("neg.s16 %h0, %h1;", |a, _, _| 0u16.wrapping_sub(a)),
@@ -220,7 +222,8 @@ fn sixteen_bits_stay_sixteen_bits() {
 #[test]
 fn divisions_are_those_of_rust_where_defined() {
     let defined: Vec<_> = operands(&AWKWARD).into_iter().filter(|i| i[1] as u16 != 0).collect();
-    let checks: [(&str, To, fn(u64, u64) -> u64); 12] = [
+    type Check = (&'static str, To, fn(u64, u64) -> u64);
+    let checks: [Check; 12] = [
         ("div.u32 %r0, %r1, %r2;", R, |a, b| (a as u32 / b as u32).into()),
         ("rem.u32 %r0, %r1, %r2;", R, |a, b| (a as u32 % b as u32).into()),
         ("div.s32 %r0, %r1, %r2;", R, |a, b| u64::from((a as i32).wrapping_div(b as i32) as u32)),
@@ -251,7 +254,7 @@ fn carries_travel_between_instructions() {
     let three = "add.cc.u32 %r0, %r1, %r2;\naddc.cc.u32 %r0, %r3, %r2;\naddc.u32 %r0, 0, 0;";
     same(three, R, &inputs, |a, b, c| {
         let [a, b, c] = [a, b, c].map(|x| x & 0xffff_ffff);
-        (c + b + (a + b >> 32)) >> 32
+        (c + b + ((a + b) >> 32)) >> 32
     });
     let borrow = "sub.cc.u32 %r0, %r1, %r2;\nsubc.cc.u32 %r0, %r3, %r2;\nsubc.u32 %r0, 0, 0;";
     same(borrow, R, &inputs, |a, b, c| {
@@ -265,7 +268,8 @@ fn carries_travel_between_instructions() {
 #[test]
 fn comparisons_select_and_combine() {
     let inputs = operands(&AWKWARD);
-    let checks: [(&str, fn(u64, u64) -> bool); 20] = [
+    type Check = (&'static str, fn(u64, u64) -> bool);
+    let checks: [Check; 20] = [
         ("eq.s32 %p0, %r1, %r2", |a, b| a as u32 == b as u32),
         ("ne.b32 %p0, %r1, %r2", |a, b| a as u32 != b as u32),
         ("lt.u32 %p0, %r1, %r2", |a, b| (a as u32) < b as u32),

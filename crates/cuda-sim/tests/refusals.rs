@@ -5,7 +5,7 @@ mod common;
 use common::{Gpu, module};
 use cuda::Status;
 
-/// The refusal of a kernel with this body, which starts on line 10.
+/// The refusal of a kernel with this body, which starts on line 11.
 fn refusal(body: &str) -> String {
     let error = Gpu::new().load(&module(".param .u64 a", body)).expect_err(body);
     assert_eq!(error.status, Status::InvalidPtx, "{body}");
@@ -17,7 +17,7 @@ fn a_refusal_names_line_text_and_reason() {
     let text = refusal("mov.u32 %r1, 0;\nfrobnicate.b32 %r1, %r1;");
     assert_eq!(
         text,
-        "cuModuleLoadData: PTX line 11 `frobnicate.b32 %r1, %r1;`: \
+        "cuModuleLoadData: PTX line 12 `frobnicate.b32 %r1, %r1;`: \
          frobnicate.b32: unknown instruction, modifier or type"
     );
 }
@@ -42,7 +42,7 @@ fn modifiers_that_change_results_are_refused() {
         "ld.volatile.global.u32 %r1, [%d1];",
         "ld.relaxed.gpu.global.u32 %r1, [%d1];",
     ] {
-        assert!(refusal(body).contains("line 10"), "{body}");
+        assert!(refusal(body).contains("line 11"), "{body}");
     }
 }
 

@@ -118,7 +118,7 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(value: Out<c_int>, attribute: c_ui
 fn attribute_value(attribute: c_uint, ordinal: usize) -> Result<c_int, Failure> {
     Ok(match attribute {
         // Threads per block, block dimensions, grid dimensions.
-        1 | 2 | 3 => 1024,
+        1..=3 => 1024,
         4 => 64,
         5 => c_int::MAX,
         6 | 7 => 65_535,
@@ -148,7 +148,7 @@ fn attribute_value(attribute: c_uint, ordinal: usize) -> Result<c_int, Failure> 
         76 => (capability(ordinal) % 10) as c_int,
         // Memory pools: cudarc then allocates with cuMemAllocAsync.
         115 => 1,
-        1..=134 => 0,
-        _ => return Err(Failure::invalid_value(format!("unknown device attribute {attribute}"))),
+        0 | 135.. => return Err(Failure::invalid_value(format!("unknown device attribute {attribute}"))),
+        _ => 0,
     })
 }

@@ -1,7 +1,8 @@
 //! Captures and graphs: commands as values, run when the graph is launched.
 //!
 //! Kernel arguments are copied when a launch is recorded, host memory is read and written when the graph runs, as on hardware.
-//! Forked captures, allocations and frees inside a capture are refused.
+//! Forked captures, allocations and frees inside a capture are refused. Capture modes are not told apart: what a mode would
+//! forbid to calls outside the stream is allowed.
 
 use std::ffi::{c_uint, c_ulonglong, c_void};
 use std::sync::Arc;

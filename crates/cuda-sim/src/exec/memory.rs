@@ -14,6 +14,18 @@ fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
     })
 }
 
+/// One to eight bytes as a number. A match, because copying a variable number of bytes would be most of an access's cost.
+#[inline(always)]
+fn word(bytes: &[u8]) -> u64 {
+    match *bytes {
+        [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+        [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
+        [a, b] => u16::from_le_bytes([a, b]).into(),
+        [a] => a.into(),
+        _ => 0,
+    }
+}
+
 impl Machine<'_> {
     /// Executes a memory instruction for the lanes of `active`.
     pub(super) fn memory(&mut self, inst: &Inst, pc: usize, active: u32) -> Result<(), Fault> {
@@ -26,15 +38,29 @@ impl Machine<'_> {
                 if access.space != Space::Const {
                     self.traffic.add_loads(count, bytes as u32);
                 }
-                self.load(inst, touch, access, active)
+                match bytes {
+                    16 => self.load::<16, 8>(inst, touch, access, active),
+                    8 => self.load::<8, 4>(inst, touch, access, active),
+                    4 => self.load::<4, 2>(inst, touch, access, active),
+                    2 => self.load::<2, 1>(inst, touch, access, active),
+                    _ => self.load::<1, 1>(inst, touch, access, active),
+                }
             }
             Code::Store => {
                 self.traffic.add_stores(count, bytes as u32);
-                self.store(inst, touch, access, active)
+                match bytes {
+                    16 => self.store::<16, 8>(inst, touch, access, active),
+                    8 => self.store::<8, 4>(inst, touch, access, active),
+                    4 => self.store::<4, 2>(inst, touch, access, active),
+                    _ => self.store::<2, 1>(inst, touch, access, active),
+                }
             }
             Code::Atomic => {
                 self.traffic.atomics += count;
-                self.atomic(inst, touch, access, active)
+                match bytes {
+                    8 => self.atomic::<8, 4>(inst, touch, access, active),
+                    _ => self.atomic::<4, 2>(inst, touch, access, active),
+                }
             }
             Code::LoadParam => {
                 let value = self.param(access.offset as usize, bytes);
@@ -45,44 +71,66 @@ impl Machine<'_> {
         }
     }
 
-    fn load(&mut self, inst: &Inst, touch: Touch, access: Access, active: u32) -> Result<(), Fault> {
+    /// `N` bytes per lane, `CELLS` cells of the shadow.
+    fn load<const N: usize, const CELLS: usize>(
+        &mut self,
+        inst: &Inst,
+        touch: Touch,
+        access: Access,
+        active: u32,
+    ) -> Result<(), Fault> {
         let addresses = self.registers.y[usize::from(inst.a)];
         for lane in lanes(active) {
             let address = addresses.0[lane].wrapping_add_signed(access.offset);
             let thread = self.first_thread.wrapping_add(lane as u32);
-            let loaded = self.memory.load(touch, address, thread);
+            let loaded = self.memory.load::<N, CELLS>(touch, address, thread);
             let value = loaded.map_err(|failure| Fault { pc: touch.site, lane, failure })?;
             self.put(inst, access, lane, value);
         }
         Ok(())
     }
 
-    fn store(&mut self, inst: &Inst, touch: Touch, access: Access, active: u32) -> Result<(), Fault> {
+    /// `N` bytes per lane, `CELLS` cells of the shadow.
+    fn store<const N: usize, const CELLS: usize>(
+        &mut self,
+        inst: &Inst,
+        touch: Touch,
+        access: Access,
+        active: u32,
+    ) -> Result<(), Fault> {
         let addresses = self.registers.y[usize::from(inst.a)];
         for lane in lanes(active) {
             let address = addresses.0[lane].wrapping_add_signed(access.offset);
-            let value = self.get(inst, access, lane);
+            let value = self.get::<N>(inst, access, lane);
             let thread = self.first_thread.wrapping_add(lane as u32);
-            let stored = self.memory.store(touch, address, value, thread);
+            let stored = self.memory.store::<N, CELLS>(touch, address, value, thread);
             stored.map_err(|failure| Fault { pc: touch.site, lane, failure })?;
         }
         Ok(())
     }
 
-    fn atomic(&mut self, inst: &Inst, touch: Touch, access: Access, active: u32) -> Result<(), Fault> {
+    /// `N` bytes per lane, `CELLS` cells of the shadow.
+    fn atomic<const N: usize, const CELLS: usize>(
+        &mut self,
+        inst: &Inst,
+        touch: Touch,
+        access: Access,
+        active: u32,
+    ) -> Result<(), Fault> {
         let Some(op) = access.atomic else { return Ok(()) };
         let addresses = self.registers.y[usize::from(inst.a)];
         for lane in lanes(active) {
             let address = addresses.0[lane].wrapping_add_signed(access.offset);
-            let operands = [inst.b, inst.c].map(|register| match (register, access.register_bits) {
-                (NONE, _) => 0,
-                (register, 64) => self.registers.y[usize::from(register)].0[lane],
-                (register, _) => self.registers.x[usize::from(register)].0[lane].into(),
+            let operands = [inst.b, inst.c].map(|register| match register {
+                NONE => 0,
+                register if N == 8 => self.registers.y[usize::from(register)].0[lane],
+                register => self.registers.x[usize::from(register)].0[lane].into(),
             });
-            let updated = self.memory.atomic(touch, op, address, operands);
+            let thread = self.first_thread.wrapping_add(lane as u32);
+            let updated = self.memory.atomic::<N, CELLS>(touch, op, address, operands, thread);
             let old = updated.map_err(|failure| Fault { pc: touch.site, lane, failure })?;
             if inst.d != NONE {
-                self.put(inst, access, lane, old.into());
+                self.put(inst, access, lane, old);
             }
         }
         Ok(())
@@ -99,7 +147,7 @@ impl Machine<'_> {
             let value = match last {
                 Some((at, value)) if at == offset => value,
                 _ => {
-                    if offset % len != 0 || !self.kernel.in_one_param(offset, len) {
+                    if !offset.is_multiple_of(len) || !self.kernel.in_one_param(offset, len) {
                         let text = format!(
                             "reads {len} bytes at +{offset} of the parameters, not inside one, or misaligned"
                         );
@@ -115,23 +163,29 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn param(&self, offset: usize, len: usize) -> u128 {
+    /// The first `len` bytes of the result are those of the parameter.
+    fn param(&self, offset: usize, len: usize) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..len].copy_from_slice(&self.launch.params[offset..offset + len]);
-        u128::from_le_bytes(bytes)
+        bytes
     }
 
     /// Writes the loaded elements to the registers of one lane.
     #[inline(always)]
-    fn put(&mut self, inst: &Inst, access: Access, lane: usize, value: u128) {
-        let bits = 8 * u32::from(access.bytes);
-        let registers = [inst.d, inst.b, inst.c, inst.e];
-        for (element, register) in registers.into_iter().take(access.count.into()).enumerate() {
-            let shift = 64 - bits;
-            let raw = (value >> (bits * element as u32)) as u64;
-            let value =
-                if access.signed { ((raw << shift) as i64 >> shift) as u64 } else { raw << shift >> shift };
-            let register = usize::from(register);
+    fn put<const N: usize>(&mut self, inst: &Inst, access: Access, lane: usize, value: [u8; N]) {
+        let registers = [inst.d, inst.b, inst.c, inst.e].map(usize::from);
+        let registers = &registers[..usize::from(access.count)];
+        if access.bytes == 4 && access.register_bits == 32 {
+            // What nearly all accesses are.
+            for (element, &register) in value.as_chunks().0.iter().zip(registers) {
+                self.registers.x[register].0[lane] = u32::from_le_bytes(*element);
+            }
+            return;
+        }
+        let shift = 64 - 8 * u32::from(access.bytes);
+        for (element, &register) in value.chunks_exact(access.bytes.into()).zip(registers) {
+            let raw = word(element);
+            let value = if access.signed { ((raw << shift) as i64 >> shift) as u64 } else { raw };
             match access.register_bits {
                 64 => self.registers.y[register].0[lane] = value,
                 32 => self.registers.x[register].0[lane] = value as u32,
@@ -142,16 +196,21 @@ impl Machine<'_> {
 
     /// Reads the elements to store from the registers of one lane.
     #[inline(always)]
-    fn get(&self, inst: &Inst, access: Access, lane: usize) -> u128 {
-        let bits = 8 * u32::from(access.bytes);
-        let registers = [inst.d, inst.b, inst.c, inst.e];
-        let mut value = 0;
-        for (element, register) in registers.into_iter().take(access.count.into()).enumerate() {
+    fn get<const N: usize>(&self, inst: &Inst, access: Access, lane: usize) -> [u8; N] {
+        let mut value = [0; N];
+        let registers = [inst.d, inst.b, inst.c, inst.e].map(usize::from);
+        if access.bytes == 4 && access.register_bits == 32 {
+            for (element, register) in value.as_chunks_mut().0.iter_mut().zip(registers) {
+                *element = self.registers.x[register].0[lane].to_le_bytes();
+            }
+            return value;
+        }
+        for (element, register) in value.chunks_exact_mut(access.bytes.into()).zip(registers) {
             let raw = match access.register_bits {
-                64 => self.registers.y[usize::from(register)].0[lane],
-                _ => self.registers.x[usize::from(register)].0[lane].into(),
+                64 => self.registers.y[register].0[lane],
+                _ => self.registers.x[register].0[lane].into(),
             };
-            value |= (u128::from(raw) & ((1 << bits) - 1)) << (bits * element as u32);
+            element.copy_from_slice(&raw.to_le_bytes()[..element.len()]);
         }
         value
     }

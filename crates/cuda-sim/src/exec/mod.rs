@@ -170,3 +170,39 @@ fn place(index: u64, dimensions: [u32; 3]) -> String {
         ([x, y, z], _) => format!("({x}, {y}, {z})"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Kind;
+
+    /// Stores `fma(x, x, 1/x)` of a float made from the thread's number, with a branch and a guard on the way.
+    const PTX: &str = ".version 8.0\n.target sm_70\n.address_size 64\n.visible .entry k(.param .u64 out)\n{\n\
+        .reg .pred %p<3>;\n.reg .b32 %r<4>;\n.reg .f32 %f<5>;\n.reg .b64 %d<4>;\n\
+        mov.u32 %r1, %tid.x;\nmad.lo.u32 %r2, %r1, 2654435761, 12345;\ncvt.rn.f32.s32 %f1, %r2;\nrcp.rn.f32 %f2, %f1;\n\
+        setp.lt.s32 %p1, %r2, 0;\n@%p1 bra $end;\nfma.rn.f32 %f2, %f1, %f1, %f2;\n@!%p1 add.rn.f32 %f2, %f2, 0f3F800000;\n\
+        $end:\nld.param.u64 %d1, [out];\nmul.wide.u32 %d2, %r1, 4;\nadd.s64 %d1, %d1, %d2;\nst.global.f32 [%d1], %f2;\nret;\n}\n";
+
+    #[test]
+    fn processors_without_avx2_compute_the_same() {
+        let mut module = crate::ptx::parse(PTX, 80).unwrap();
+        let kernel = Arc::new(module.kernels.remove(0));
+        let results = [true, false].map(|fast| {
+            let mut memory = Memory::new(0);
+            let out = memory.allocate(400, Kind::Global).unwrap();
+            let params = out.to_le_bytes().to_vec();
+            let launch = Launch { kernel: Arc::clone(&kernel), grid: [1; 3], block: [100, 1, 1], params };
+            let mut traffic = Traffic::default();
+            if fast {
+                run(&launch, &mut memory, &mut traffic).unwrap();
+            } else {
+                let machine = Machine { has_avx2: false, ..Machine::new(&launch, &mut memory, &mut traffic) };
+                run_grid::<false>(machine).unwrap();
+            }
+            let mut bytes = [0; 400];
+            memory.read(out, &mut bytes).unwrap();
+            (bytes, traffic.instructions)
+        });
+        assert_eq!(results[0], results[1]);
+    }
+}

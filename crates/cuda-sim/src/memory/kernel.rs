@@ -56,101 +56,97 @@ impl<'a> Accessor<'a> {
         Self { memory, hints: vec![0; instructions] }
     }
 
+    /// Reads `N` bytes, which `CELLS` cells of the shadow stand for.
     #[inline(always)]
-    pub(crate) fn load(&mut self, touch: Touch, address: u64, thread: Thread) -> Result<u128, Failure> {
-        let index = self.locate(touch, address, "reads")?;
-        let launch = self.memory.launch;
-        let block = &mut self.memory.blocks[index];
-        let at = (address - block.base) as usize;
-        if !block.is_written(at, touch.bytes) {
-            return Err(self.unwritten(touch, address));
-        }
-        if block.kind == Kind::Global
-            && let Err(race) = block.shadow.read(launch, at, touch.bytes, thread, touch.read_only)
-        {
-            return Err(self.race("reads", touch, address, race));
-        }
-        let bytes = block.bytes();
-        Ok(match touch.bytes {
-            16 => u128::from_le_bytes(chunk(bytes, at)),
-            8 => u64::from_le_bytes(chunk(bytes, at)).into(),
-            4 => u32::from_le_bytes(chunk(bytes, at)).into(),
-            2 => u16::from_le_bytes(chunk(bytes, at)).into(),
-            _ => bytes[at].into(),
-        })
-    }
-
-    #[inline(always)]
-    pub(crate) fn store(
+    pub(crate) fn load<const N: usize, const CELLS: usize>(
         &mut self,
         touch: Touch,
         address: u64,
-        value: u128,
+        thread: Thread,
+    ) -> Result<[u8; N], Failure> {
+        let index = self.locate::<N>(touch, address, "reads")?;
+        let launch = self.memory.launch;
+        let block = &mut self.memory.blocks[index];
+        let at = (address - block.base) as usize;
+        if !block.is_written(at, N) {
+            return Err(self.unwritten(touch, address));
+        }
+        if block.kind == Kind::Global
+            && let Err(race) = block.shadow.read::<CELLS>(launch, at, thread, touch.read_only)
+        {
+            return Err(self.race("reads", touch, address, race));
+        }
+        let mut value = [0; N];
+        value.copy_from_slice(&block.bytes()[at..at + N]);
+        Ok(value)
+    }
+
+    /// Writes `N` bytes, at least 2, which `CELLS` cells of the shadow stand for.
+    #[inline(always)]
+    pub(crate) fn store<const N: usize, const CELLS: usize>(
+        &mut self,
+        touch: Touch,
+        address: u64,
+        value: [u8; N],
         thread: Thread,
     ) -> Result<(), Failure> {
-        let index = self.locate(touch, address, "writes")?;
+        let index = self.locate::<N>(touch, address, "writes")?;
         let launch = self.memory.launch;
         let block = &mut self.memory.blocks[index];
         let at = (address - block.base) as usize;
         if block.kind != Kind::Global {
             return Err(self.fault(Status::IllegalAddress, "writes", touch, address, ""));
         }
-        if let Err(race) = block.shadow.write(launch, at, touch.bytes, thread) {
+        if let Err(race) = block.shadow.write::<CELLS>(launch, at, thread) {
             return Err(self.race("writes", touch, address, race));
         }
-        block.set_written(at, touch.bytes);
-        let bytes = block.bytes_mut();
-        match touch.bytes {
-            16 => bytes[at..at + 16].copy_from_slice(&value.to_le_bytes()),
-            8 => bytes[at..at + 8].copy_from_slice(&(value as u64).to_le_bytes()),
-            4 => bytes[at..at + 4].copy_from_slice(&(value as u32).to_le_bytes()),
-            _ => bytes[at..at + 2].copy_from_slice(&(value as u16).to_le_bytes()),
-        }
+        block.set_written(at, N);
+        block.bytes_mut()[at..at + N].copy_from_slice(&value);
         Ok(())
     }
 
-    /// Replaces the word at `address` and returns what was there; `bytes` is 4 or 8.
-    pub(crate) fn atomic(
+    /// Replaces the word of `N` bytes, 4 or 8, at `address` and returns what was there.
+    pub(crate) fn atomic<const N: usize, const CELLS: usize>(
         &mut self,
         touch: Touch,
         op: AtomicOp,
         address: u64,
         operands: [u64; 2],
-    ) -> Result<u64, Failure> {
-        let index = self.locate(touch, address, "atomically updates")?;
+        thread: Thread,
+    ) -> Result<[u8; N], Failure> {
+        let index = self.locate::<N>(touch, address, "atomically updates")?;
         let launch = self.memory.launch;
         let block = &mut self.memory.blocks[index];
         let at = (address - block.base) as usize;
         if block.kind != Kind::Global {
             return Err(self.fault(Status::IllegalAddress, "atomically updates", touch, address, ""));
         }
-        if !block.is_written(at, touch.bytes) {
+        if !block.is_written(at, N) {
             return Err(self.unwritten(touch, address));
         }
-        if let Err(race) = block.shadow.atomic(launch, at, touch.bytes) {
+        if let Err(race) = block.shadow.atomic::<CELLS>(launch, at, thread) {
             return Err(self.race("atomically updates", touch, address, race));
         }
-        let word = &mut block.bytes_mut()[at..at + touch.bytes];
-        let mut old = [0; 8];
-        old[..touch.bytes].copy_from_slice(word);
-        let old = u64::from_le_bytes(old);
-        let new = op.apply(old, operands, touch.bytes);
-        word.copy_from_slice(&new.to_le_bytes()[..touch.bytes]);
+        let word = &mut block.bytes_mut()[at..at + N];
+        let mut bytes = [0; 8];
+        bytes[..N].copy_from_slice(word);
+        let new = op.apply(u64::from_le_bytes(bytes), operands, N);
+        word.copy_from_slice(&new.to_le_bytes()[..N]);
+        let mut old = [0; N];
+        old.copy_from_slice(&bytes[..N]);
         Ok(old)
     }
 
     /// Index of the block that holds the access.
     #[inline(always)]
-    fn locate(&mut self, touch: Touch, address: u64, verb: &str) -> Result<usize, Failure> {
-        if address & (touch.bytes as u64 - 1) != 0 {
+    fn locate<const N: usize>(&mut self, touch: Touch, address: u64, verb: &str) -> Result<usize, Failure> {
+        if address & (N as u64 - 1) != 0 {
             let text = format!(", an address that is not a multiple of {}", touch.bytes);
             return Err(self.fault(Status::MisalignedAddress, verb, touch, address, &text));
         }
         let hint = self.hints[touch.site];
         match self.memory.blocks.get(hint) {
-            Some(block) if block.holds(address, touch.bytes as u64) && in_space(touch.space, block.kind) => {
-                Ok(hint)
-            }
+            Some(block) if block.holds(address, N as u64) && in_space(touch.space, block.kind) => Ok(hint),
             _ => self.search(touch, address, verb),
         }
     }
@@ -194,13 +190,6 @@ fn in_space(space: Space, kind: Kind) -> bool {
         Space::Const => kind == Kind::Const,
         Space::Generic => true,
     }
-}
-
-#[inline(always)]
-fn chunk<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    let mut out = [0; N];
-    out.copy_from_slice(&bytes[at..at + N]);
-    out
 }
 
 impl AtomicOp {

@@ -5,9 +5,10 @@
 //!
 //! ```text
 //! untouched ──read t──▶ read by t ──read u──▶ read by many ──read──▶ (stays)
-//!     │                     │ write t
-//!     └──write t──▶ written by t ──read or write t──▶ (stays)
-//! untouched ──atomic──▶ atomic ──atomic──▶ (stays)
+//!     │                     │ write t, atomic t
+//!     ├──write t────▶ owned by t ──any by t──▶ (stays)
+//!     │                     ▲ read t, write t
+//!     └──atomic t──▶ atomic by t ──atomic u──▶ atomic by many ──atomic──▶ (stays)
 //! ```
 //!
 //! The reads are kept as well as the writes: otherwise a thread that reads what a later thread writes would go unnoticed.
@@ -19,8 +20,9 @@ const CELLS: usize = PAGE / 2;
 const STATE: u32 = 7 << 29;
 const READ_BY: u32 = 1 << 29;
 const READ_BY_MANY: u32 = 2 << 29;
-const WRITTEN_BY: u32 = 3 << 29;
-const ATOMIC: u32 = 4 << 29;
+const OWNED_BY: u32 = 3 << 29;
+const ATOMIC_BY: u32 = 4 << 29;
+const ATOMIC_BY_MANY: u32 = 5 << 29;
 
 struct Page {
     /// The launch these cells belong to.
@@ -46,8 +48,8 @@ impl Race {
         match self.cell & STATE {
             READ_BY => format!("that thread {thread} of the launch reads"),
             READ_BY_MANY => "that several threads of the launch read, or one by ld.global.nc".to_string(),
-            WRITTEN_BY => format!("that thread {thread} of the launch writes"),
-            _ => "that the launch uses atomically".to_string(),
+            OWNED_BY => format!("that thread {thread} of the launch writes"),
+            _ => "that other threads of the launch update atomically".to_string(),
         }
     }
 }
@@ -57,39 +59,42 @@ impl Shadow {
         Self { pages: (0..len.div_ceil(PAGE)).map(|_| None).collect() }
     }
 
-    /// The cells of an aligned access of at most 16 bytes; such an access never crosses a page.
+    /// The cells of an aligned access: one for 1 or 2 bytes, 8 for 16 bytes. Such an access never crosses a page.
     #[inline(always)]
-    fn cells(&mut self, launch: u64, at: usize, len: usize) -> &mut [u32] {
+    fn cells<const N: usize>(&mut self, launch: u64, at: usize) -> &mut [u32] {
         let page = self.pages[at / PAGE].get_or_insert_with(|| Box::new(Page { launch, cells: [0; CELLS] }));
         if page.launch != launch {
             page.launch = launch;
             page.cells.fill(0);
         }
         let first = at % PAGE / 2;
-        &mut page.cells[first..first + len.div_ceil(2)]
+        &mut page.cells[first..first + N]
     }
 
     /// `shared`: the thread promises that nobody writes these bytes during the launch (`ld.global.nc`).
     #[inline(always)]
-    pub(super) fn read(
+    pub(super) fn read<const N: usize>(
         &mut self,
         launch: u64,
         at: usize,
-        len: usize,
         thread: u32,
         shared: bool,
     ) -> Result<(), Race> {
-        let cells = self.cells(launch, at, len);
-        let (read, written) = (READ_BY | thread & !STATE, WRITTEN_BY | thread & !STATE);
-        let own = if shared { READ_BY_MANY } else { written };
-        if cells.iter().any(|&cell| cell >= WRITTEN_BY && cell != own) {
-            return Err(Race { cell: worst(cells) });
+        let cells = self.cells::<N>(launch, at);
+        let [read, owned, atomic] = states(thread);
+        let mut raced = false;
+        for &mut cell in &mut *cells {
+            raced |= (cell >= OWNED_BY) & (shared | ((cell != owned) & (cell != atomic)));
+        }
+        if raced {
+            return Err(Race { cell: cells.iter().copied().max().unwrap_or(0) });
         }
         for cell in cells {
             *cell = match *cell {
                 _ if shared => READ_BY_MANY,
                 0 => read,
-                c if c == read || c == written => c,
+                c if c == read || c == owned => c,
+                c if c == atomic => owned,
                 _ => READ_BY_MANY,
             };
         }
@@ -97,30 +102,41 @@ impl Shadow {
     }
 
     #[inline(always)]
-    pub(super) fn write(&mut self, launch: u64, at: usize, len: usize, thread: u32) -> Result<(), Race> {
-        let cells = self.cells(launch, at, len);
-        let (read, written) = (READ_BY | thread & !STATE, WRITTEN_BY | thread & !STATE);
-        let free = |cell: u32| cell == 0 || cell == read || cell == written;
-        if let Some(&cell) = cells.iter().find(|&&cell| !free(cell)) {
-            return Err(Race { cell });
+    pub(super) fn write<const N: usize>(&mut self, launch: u64, at: usize, thread: u32) -> Result<(), Race> {
+        let cells = self.cells::<N>(launch, at);
+        let [read, owned, atomic] = states(thread);
+        let free = |cell: u32| (cell == 0) | (cell == read) | (cell == owned) | (cell == atomic);
+        let mut raced = false;
+        for &mut cell in &mut *cells {
+            raced |= !free(cell);
         }
-        cells.fill(written);
+        if raced {
+            let other = cells.iter().copied().find(|&cell| !free(cell));
+            return Err(Race { cell: other.unwrap_or(0) });
+        }
+        cells.fill(owned);
         Ok(())
     }
 
-    pub(super) fn atomic(&mut self, launch: u64, at: usize, len: usize) -> Result<(), Race> {
-        let cells = self.cells(launch, at, len);
-        if let Some(&cell) = cells.iter().find(|&&cell| cell != 0 && cell != ATOMIC) {
-            return Err(Race { cell });
+    pub(super) fn atomic<const N: usize>(&mut self, launch: u64, at: usize, thread: u32) -> Result<(), Race> {
+        let [read, owned, atomic] = states(thread);
+        for cell in self.cells::<N>(launch, at) {
+            *cell = match *cell {
+                0 => atomic,
+                c if c == atomic => atomic,
+                c if c == read || c == owned => owned,
+                c if c >= ATOMIC_BY => ATOMIC_BY_MANY,
+                cell => return Err(Race { cell }),
+            };
         }
-        cells.fill(ATOMIC);
         Ok(())
     }
 }
 
-/// The cell that a read raced with.
-fn worst(cells: &[u32]) -> u32 {
-    cells.iter().copied().max().unwrap_or(0)
+/// What a cell holds that only `thread` has read, owns, or has updated atomically.
+#[inline(always)]
+fn states(thread: u32) -> [u32; 3] {
+    [READ_BY, OWNED_BY, ATOMIC_BY].map(|state| state | thread & !STATE)
 }
 
 #[cfg(test)]
@@ -133,10 +149,10 @@ mod tests {
         for step in script.split(' ') {
             let thread = step[1..].parse().unwrap();
             match &step[..1] {
-                "r" => shadow.read(1, 8, 4, thread, false)?,
-                "n" => shadow.read(1, 8, 4, thread, true)?,
-                "w" => shadow.write(1, 8, 4, thread)?,
-                _ => shadow.atomic(1, 8, 4)?,
+                "r" => shadow.read::<2>(1, 8, thread, false)?,
+                "n" => shadow.read::<2>(1, 8, thread, true)?,
+                "w" => shadow.write::<2>(1, 8, thread)?,
+                _ => shadow.atomic::<2>(1, 8, thread)?,
             }
         }
         Ok(())
@@ -144,7 +160,16 @@ mod tests {
 
     #[test]
     fn one_thread_or_only_readers_or_only_atomics_are_no_race() {
-        for script in ["r1 w1 r1 w1", "w0 r0 w0", "r1 r2 r3 r1", "a1 a2 a1", "n1 n2 r3 n1"] {
+        for script in [
+            "r1 w1 r1 w1",
+            "w0 r0 w0",
+            "r1 r2 r3 r1",
+            "a1 a2 a1",
+            "n1 n2 r3 n1",
+            "w1 a1 r1 a1",
+            "r1 a1 w1",
+            "a1 r1 w1",
+        ] {
             assert_eq!(run(script), Ok(()), "{script}");
         }
     }
@@ -162,10 +187,10 @@ mod tests {
     #[test]
     fn neighbours_and_other_launches_do_not_race() {
         let mut shadow = Shadow::new(2 * PAGE);
-        shadow.write(1, 8, 2, 1).unwrap();
-        shadow.write(1, 10, 2, 2).unwrap();
-        shadow.write(1, 6, 2, 3).unwrap();
-        shadow.write(2, 8, 4, 4).unwrap();
-        assert!(shadow.write(2, 10, 2, 5).is_err());
+        shadow.write::<1>(1, 8, 1).unwrap();
+        shadow.write::<1>(1, 10, 2).unwrap();
+        shadow.write::<1>(1, 6, 3).unwrap();
+        shadow.write::<2>(2, 8, 4).unwrap();
+        assert!(shadow.write::<1>(2, 10, 5).is_err());
     }
 }
