@@ -1,4 +1,4 @@
-//! The crate that trainers depend on: everything of the online half, under one name.
+//! The crate that trainers depend on: everything of the online half, under one name; the offline half as [`planner`].
 //!
 //! ```
 //! use corrnoise::{Form, Key, Mechanism, Plan, Shard};
@@ -15,6 +15,10 @@
 #![warn(missing_docs)]
 
 pub use corrnoise_core::*;
+
+/// Workloads, strategies, sensitivity and loss.
+#[cfg(feature = "planner")]
+pub use corrnoise_planner as planner;
 
 /// The CUDA engine.
 #[cfg(feature = "cuda")]

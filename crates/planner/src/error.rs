@@ -1,0 +1,56 @@
+//! The one error type of the crate: every variant names the value it met and what was expected.
+
+/// What can go wrong between a training schedule and a strategy's numbers.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A number outside its domain.
+    #[error("{name} is {value}: expected {expected}")]
+    Parameter {
+        /// Which number, with its index where it has one.
+        name: String,
+        /// The number as given.
+        value: String,
+        /// The domain it has to lie in.
+        expected: String,
+    },
+    /// A quantity that costs more than linear time by nature, asked for at a size where it would take minutes.
+    #[error("{what} takes {cost} operations: {n} steps are too many, expected at most {limit}")]
+    TooLarge {
+        /// Which quantity, for which strategy.
+        what: String,
+        /// How its cost grows.
+        cost: &'static str,
+        /// The number of steps asked for.
+        n: usize,
+        /// The most that is answered.
+        limit: usize,
+    },
+    /// The engine refused the form.
+    #[error(transparent)]
+    Engine(#[from] corrnoise_core::Error),
+}
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// A number outside its domain.
+    pub fn parameter(
+        name: impl Into<String>,
+        value: impl std::fmt::Display,
+        expected: impl Into<String>,
+    ) -> Self {
+        Error::Parameter { name: name.into(), value: value.to_string(), expected: expected.into() }
+    }
+}
+
+/// Refuses a number of steps that is zero.
+pub(crate) fn check_steps(n: usize) -> Result<()> {
+    if n == 0 { Err(Error::parameter("number of steps", 0, "at least 1")) } else { Ok(()) }
+}
+
+/// Refuses a number that is not finite.
+pub(crate) fn check_finite(name: &str, value: f64) -> Result<f64> {
+    if value.is_finite() { Ok(value) } else { Err(Error::parameter(name, value, "a finite number")) }
+}

@@ -1,0 +1,263 @@
+//! A strategy at a number of steps, perhaps with normalised columns, perhaps restarted: the matrix that runs.
+//!
+//! Restarts make it block-diagonal, every block the leading part of the same matrix. Column normalisation divides each column
+//! by its norm, so that `C⁻¹` has its rows multiplied: in the engine, an output scale per step.
+
+use crate::error::{Error, Result, check_steps};
+use crate::lower::Lower;
+use crate::strategy::Strategy;
+use crate::tree::{Estimator, Tree};
+
+/// Most steps of a matrix that is written out.
+pub const MATRIX_LIMIT: usize = 8192;
+/// Most steps of a quantity that costs n³ operations.
+pub const CUBIC_LIMIT: usize = 2048;
+
+/// A strategy at a number of steps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Factorization {
+    strategy: Strategy,
+    num_steps: usize,
+    restart_every: usize,
+    /// The norms that columns were divided by; empty without normalisation.
+    norms: Vec<f64>,
+}
+
+impl Factorization {
+    /// The strategy at `num_steps` steps.
+    pub fn new(strategy: Strategy, num_steps: usize) -> Result<Factorization> {
+        check_steps(num_steps)?;
+        // Output perturbation of a workload that is not Toeplitz is any other dense strategy.
+        let strategy = match strategy {
+            Strategy::Output(workload) if workload.coefs(1).is_none() => {
+                Strategy::Dense(workload.matrix(num_steps)?)
+            }
+            other => other,
+        };
+        let rows = match &strategy {
+            Strategy::Banded(rows) => Some(rows.len()),
+            Strategy::Dense(matrix) => Some(matrix.len()),
+            _ => None,
+        };
+        if let Some(rows) = rows.filter(|rows| *rows < num_steps) {
+            return Err(Error::parameter(
+                "rows of the strategy",
+                rows,
+                format!("at least {num_steps}, one per step"),
+            ));
+        }
+        Ok(Factorization { strategy, num_steps, restart_every: num_steps, norms: Vec::new() })
+    }
+
+    /// The same, started anew every `steps` steps. Column norms are those of the restarted matrix: normalise afterwards.
+    pub fn restarted(self, steps: usize) -> Result<Factorization> {
+        if steps == 0 {
+            return Err(Error::parameter("restart_every", 0, "at least 1"));
+        }
+        if self.is_column_normalized() {
+            return Err(Error::parameter("restart_every", steps, "restarts before column normalisation"));
+        }
+        Ok(Factorization { restart_every: steps.min(self.num_steps), ..self })
+    }
+
+    /// The same with every column divided by its norm.
+    pub fn column_normalized(self) -> Result<Factorization> {
+        let norms = self.column_norms_squared()?.into_iter().map(f64::sqrt).collect();
+        Ok(Factorization { norms, ..self })
+    }
+
+    /// The strategy.
+    pub fn strategy(&self) -> &Strategy {
+        &self.strategy
+    }
+
+    /// Steps.
+    pub fn num_steps(&self) -> usize {
+        self.num_steps
+    }
+
+    /// Steps between restarts; the number of steps without any.
+    pub fn restart_every(&self) -> usize {
+        self.restart_every
+    }
+
+    /// Whether columns are normalised.
+    pub fn is_column_normalized(&self) -> bool {
+        !self.norms.is_empty()
+    }
+
+    /// Neither normalised nor restarted: what closed forms are about.
+    pub fn is_plain(&self) -> bool {
+        !self.is_column_normalized() && self.restart_every == self.num_steps
+    }
+
+    /// One line for people.
+    pub fn describe(&self) -> String {
+        let restarts = if self.restart_every < self.num_steps {
+            format!(", restarted every {} steps", self.restart_every)
+        } else {
+            String::new()
+        };
+        let columns = if self.is_column_normalized() { ", columns normalised" } else { "" };
+        format!("{}{restarts}{columns}, {} steps", self.strategy.describe(), self.num_steps)
+    }
+
+    /// What row `t` of `C⁻¹` is multiplied by.
+    pub(crate) fn norm(&self, t: usize) -> f64 {
+        self.norms.get(t).copied().unwrap_or(1.0)
+    }
+
+    /// The steps of the block that step `t` lies in.
+    pub(crate) fn block(&self, t: usize) -> std::ops::Range<usize> {
+        let start = t - t % self.restart_every;
+        start..(start + self.restart_every).min(self.num_steps)
+    }
+
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
+        (0..self.num_steps).step_by(self.restart_every).map(|start| self.block(start))
+    }
+
+    /// The first column of `C`, of a block before normalisation, if the strategy is Toeplitz.
+    pub fn strategy_coefs(&self) -> Result<Option<Vec<f64>>> {
+        self.strategy.coefs(self.restart_every)
+    }
+
+    /// The first column of `C⁻¹`, of a block before normalisation, if the strategy is Toeplitz.
+    pub fn noising_coefs(&self) -> Result<Option<Vec<f64>>> {
+        self.strategy.inverse_coefs(self.restart_every)
+    }
+
+    /// Diagonals of `C` that may hold something else than zero.
+    pub fn num_bands(&self) -> usize {
+        let bands = match &self.strategy {
+            Strategy::Identity => 1,
+            Strategy::Toeplitz(coefs) => 1 + coefs.iter().rposition(|coef| *coef != 0.0).unwrap_or(0),
+            Strategy::Banded(rows) => rows.iter().map(Vec::len).max().unwrap_or(1),
+            Strategy::BandedInverse(coefs) if coefs[1..].iter().all(|coef| *coef == 0.0) => 1,
+            _ => self.restart_every,
+        };
+        bands.min(self.restart_every)
+    }
+
+    /// The tree of a block, for tree strategies.
+    pub(crate) fn tree(&self, block: &std::ops::Range<usize>) -> Result<Option<Tree>> {
+        match self.strategy {
+            Strategy::Tree(estimator) => Ok(Some(Tree::new(estimator, block.len())?)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The square of every column's norm.
+    pub fn column_norms_squared(&self) -> Result<Vec<f64>> {
+        if self.is_column_normalized() {
+            return Ok(vec![1.0; self.num_steps]);
+        }
+        if let Some(coefs) = self.strategy_coefs()? {
+            return Ok(toeplitz_column_norms(&coefs, self.blocks()));
+        }
+        let mut norms = vec![0.0; self.num_steps];
+        for block in self.blocks() {
+            if let Some(tree) = self.tree(&block)? {
+                norms[block].fill(tree.column_norm_squared());
+                continue;
+            }
+            for t in block.clone() {
+                self.visit_row(t - block.start, |s, value| norms[block.start + s] += value * value);
+            }
+        }
+        Ok(norms)
+    }
+
+    /// Entries of row `t` of a block that is not Toeplitz, by column.
+    fn visit_row(&self, t: usize, mut visit: impl FnMut(usize, f64)) {
+        match &self.strategy {
+            Strategy::Banded(rows) => {
+                rows[t].iter().enumerate().for_each(|(age, value)| visit(t - age, *value));
+            }
+            Strategy::Dense(matrix) => {
+                matrix.row(t).iter().enumerate().for_each(|(s, value)| visit(s, *value));
+            }
+            other => unreachable!("{other:?} is Toeplitz, or a tree"),
+        }
+    }
+
+    /// `C` itself. Trees are not square; the full least-squares one has a square factor with the same Gram matrix, which is given.
+    pub fn matrix(&self) -> Result<Lower> {
+        self.check_size("the matrix", MATRIX_LIMIT, "n²/2")?;
+        let block = match (self.strategy_coefs()?, &self.strategy) {
+            (Some(coefs), _) => Lower::from_fn(self.restart_every, |t, s| coefs[t - s]),
+            (None, Strategy::Tree(Estimator::Full)) => return self.full_tree_factor(),
+            (None, Strategy::Tree(_)) => {
+                return Err(Error::parameter(
+                    "strategy",
+                    self.describe(),
+                    "a square matrix; see Tree::strategy_matrix for the nodes of a tree",
+                ));
+            }
+            (None, _) => {
+                let mut rows: Vec<Vec<f64>> = (0..self.restart_every).map(|t| vec![0.0; t + 1]).collect();
+                for (t, row) in rows.iter_mut().enumerate() {
+                    self.visit_row(t, |s, value| row[s] = value);
+                }
+                Lower::from_rows(rows)
+            }
+        };
+        let start = |t: usize| self.block(t).start;
+        let entry =
+            |t: usize, s: usize| if s >= start(t) { block.get(t - start(t), s - start(t)) } else { 0.0 };
+        Ok(Lower::from_fn(self.num_steps, |t, s| entry(t, s) / self.norm(s)))
+    }
+
+    /// `C⁻¹` itself; see [`Factorization::matrix`] about trees.
+    pub fn inverse(&self) -> Result<Lower> {
+        self.check_size("the inverse", MATRIX_LIMIT, "n²/2")?;
+        if matches!(self.strategy, Strategy::Tree(_)) {
+            return Ok(self.matrix()?.inverse());
+        }
+        let mut rows: Vec<Vec<f64>> = (0..self.num_steps).map(|t| vec![0.0; t + 1]).collect();
+        crate::rows::for_each_noising_row(self, |t, first, values| {
+            rows[t][first..].copy_from_slice(values);
+        })?;
+        Ok(Lower::from_rows(rows))
+    }
+
+    /// The lower-triangular `L` with `LᵀL = CᵀC`: columns from the last to the first.
+    fn full_tree_factor(&self) -> Result<Lower> {
+        self.check_size("the square factor of a tree", CUBIC_LIMIT, "n³/3")?;
+        let n = self.num_steps;
+        let mut factor = vec![vec![0.0; n]; n];
+        for block in self.blocks() {
+            let tree = self.tree(&block)?.expect("a tree strategy");
+            for s in block.clone().rev() {
+                for t in (block.start..=s).rev() {
+                    // Row s of L: L[s,t] = (G[t,s] − Σ_{r>s} L[r,t] L[r,s]) / L[s,s].
+                    let done: f64 = (s + 1..block.end).map(|r| factor[r][t] * factor[r][s]).sum();
+                    let rest = tree.gram(t - block.start, s - block.start) - done;
+                    factor[s][t] = if t == s { rest.sqrt() } else { rest / factor[s][s] };
+                }
+            }
+        }
+        Ok(Lower::from_fn(n, |t, s| factor[t][s] / self.norm(s)))
+    }
+
+    pub(crate) fn check_size(&self, what: &str, limit: usize, cost: &'static str) -> Result<()> {
+        if self.num_steps <= limit {
+            return Ok(());
+        }
+        let what = format!("{what} of {}", self.strategy.describe());
+        Err(Error::TooLarge { what, cost, n: self.num_steps, limit })
+    }
+}
+
+/// Column `j` of a block of length `l` holds the first `l − j` coefficients.
+fn toeplitz_column_norms(coefs: &[f64], blocks: impl Iterator<Item = std::ops::Range<usize>>) -> Vec<f64> {
+    let mut sum = 0.0;
+    let prefix: Vec<f64> = coefs
+        .iter()
+        .map(|coef| {
+            sum += coef * coef;
+            sum
+        })
+        .collect();
+    blocks.flat_map(|block| prefix[..block.len()].iter().rev().copied()).collect()
+}

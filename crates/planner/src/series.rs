@@ -1,0 +1,146 @@
+//! Lower-triangular Toeplitz matrices as the power series of their first column, truncated to `n` terms.
+//!
+//! Products and inverses of short series are recurrences, which keep every coefficient's own digits; long ones go through FFTs,
+//! which keep digits relative to the largest coefficient. That is enough for norms, and for nothing else.
+
+use crate::error::{Error, Result, check_finite};
+use rustfft::FftPlanner;
+use rustfft::num_complex::Complex64;
+
+/// Up to this many multiplications the recurrence is used.
+const RECURRENCE_WORK: usize = 1 << 26;
+
+/// Refuses an empty series, one that is not finite, or one that starts with zero.
+pub(crate) fn check(coefs: &[f64], name: &str) -> Result<()> {
+    let Some(first) = coefs.first() else {
+        return Err(Error::parameter(format!("number of {name}s"), 0, "at least 1"));
+    };
+    for (t, coef) in coefs.iter().enumerate() {
+        check_finite(&format!("{name} {t}"), *coef)?;
+    }
+    if *first == 0.0 {
+        return Err(Error::parameter(format!("{name} 0"), 0, "not 0"));
+    }
+    Ok(())
+}
+
+/// `(1 − x)^power`: `w_t = w_{t−1}·(t − 1 − power)/t`.
+pub fn binomial(power: f64, n: usize) -> Vec<f64> {
+    let mut coefs = Vec::with_capacity(n);
+    let mut coef = 1.0;
+    for t in 0..n {
+        coefs.push(coef);
+        coef *= (t as f64 - power) / (t + 1) as f64;
+    }
+    coefs
+}
+
+/// The first `n` coefficients of a product.
+pub fn multiply(a: &[f64], b: &[f64], n: usize) -> Vec<f64> {
+    let (a, b) = (&a[..a.len().min(n)], &b[..b.len().min(n)]);
+    let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    if short.len().saturating_mul(long.len()) > RECURRENCE_WORK {
+        return multiply_by_fft(a, b, n);
+    }
+    let mut out = vec![0.0; n];
+    for (shift, weight) in short.iter().enumerate() {
+        out[shift..].iter_mut().zip(long).for_each(|(out, value)| *out += weight * value);
+    }
+    out
+}
+
+fn multiply_by_fft(a: &[f64], b: &[f64], n: usize) -> Vec<f64> {
+    let size = (a.len() + b.len()).next_power_of_two();
+    let mut planner = FftPlanner::new();
+    // Both real series in one complex transform: a in the real part, b in the imaginary one; the product is Im(square)/2.
+    let mut values: Vec<Complex64> = (0..size)
+        .map(|t| Complex64::new(a.get(t).copied().unwrap_or(0.0), b.get(t).copied().unwrap_or(0.0)))
+        .collect();
+    planner.plan_fft_forward(size).process(&mut values);
+    values.iter_mut().for_each(|value| *value *= *value);
+    planner.plan_fft_inverse(size).process(&mut values);
+    (0..n).map(|t| values.get(t).map_or(0.0, |value| value.im / (2.0 * size as f64))).collect()
+}
+
+/// The first `n` coefficients of `1/a`; `a` must not start with zero.
+pub fn inverse(a: &[f64], n: usize) -> Vec<f64> {
+    let a = &a[..a.len().min(n)];
+    if a.len().saturating_mul(n) <= RECURRENCE_WORK {
+        return inverse_by_recurrence(a, n);
+    }
+    // Newton: each turn doubles the number of right coefficients.
+    let mut known = RECURRENCE_WORK.isqrt().min(n);
+    let mut out = inverse_by_recurrence(&a[..a.len().min(known)], known);
+    while known < n {
+        known = (2 * known).min(n);
+        let mut rest = multiply(a, &out, known);
+        rest.iter_mut().for_each(|value| *value = -*value);
+        rest[0] += 2.0;
+        out = multiply(&out, &rest, known);
+    }
+    out
+}
+
+/// `x_t = (e_t − Σ_{s≥1} a_s x_{t−s}) / a_0`: a few coefficients of `a` at a time, so that long dot products vectorise.
+fn inverse_by_recurrence(a: &[f64], n: usize) -> Vec<f64> {
+    let reversed: Vec<f64> = a[1..].iter().rev().copied().collect();
+    let bands = reversed.len();
+    let mut out = vec![0.0; n + bands];
+    for t in 0..n {
+        let past = &out[t..t + bands];
+        let mut sums = [0.0; 8];
+        let (chunks, rest) = past.as_chunks::<8>();
+        let (weights, rest_weights) = reversed.as_chunks::<8>();
+        for (past, weights) in chunks.iter().zip(weights) {
+            (0..8).for_each(|i| sums[i] += past[i] * weights[i]);
+        }
+        let tail: f64 = rest.iter().zip(rest_weights).map(|(past, weight)| past * weight).sum();
+        let sum = sums.iter().sum::<f64>() + tail;
+        out[t + bands] = (f64::from(u8::from(t == 0)) - sum) / a[0];
+    }
+    out.drain(..bands);
+    out
+}
+
+/// The first `n` coefficients of the square root with a positive start; `a` starts with a positive number. Costs n²/2.
+pub fn square_root(a: &[f64], n: usize) -> Vec<f64> {
+    let mut root: Vec<f64> = Vec::with_capacity(n);
+    for t in 0..n {
+        let target = a.get(t).copied().unwrap_or(0.0);
+        let next = if t == 0 {
+            target.sqrt()
+        } else {
+            let sum: f64 = root[1..].iter().zip(root[1..].iter().rev()).map(|(x, y)| x * y).sum();
+            (target - sum) / (2.0 * root[0])
+        };
+        root.push(next);
+    }
+    root
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn binomial_series_are_powers() {
+        let (root, inverse_root) = (binomial(-0.5, 50), binomial(0.5, 50));
+        assert_eq!((root[0], root[1], root[2], inverse_root[2]), (1.0, 0.5, 0.375, -0.125));
+        assert!(multiply(&root, &root, 50).iter().all(|c| (c - 1.0).abs() < 1e-13));
+        let unit = multiply(&root, &inverse_root, 50);
+        assert!((unit[0] - 1.0).abs() < 1e-15 && unit[1..].iter().all(|c| c.abs() < 1e-14));
+        assert!(inverse(&root, 50).iter().zip(&inverse_root).all(|(a, b)| (a - b).abs() < 1e-14));
+        assert!(square_root(&vec![1.0; 50], 50).iter().zip(&root).all(|(a, b)| (a - b).abs() < 1e-13));
+    }
+
+    #[test]
+    fn long_series_agree_with_recurrences() {
+        let n = 20_000;
+        let root = binomial(-0.5, n);
+        let long = inverse(&root, n);
+        let exact = binomial(0.5, n);
+        assert!(n * n > RECURRENCE_WORK, "this goes through FFTs");
+        let worst = long.iter().zip(&exact).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(worst < 1e-13, "{worst}");
+    }
+}
