@@ -14,10 +14,7 @@ fn engine(stream: &Arc<CudaStream>, keys: &[RunKey], plan: &Plan, coords: Range<
     Cuda::new(plan, keys, &shard, stream).unwrap()
 }
 
-fn step<T: DeviceElement>(cuda: &mut Cuda, step: &Step<'_>, before: &[T]) -> Vec<T>
-where
-    T: Default + Clone,
-{
+fn step<T: DeviceElement + Default + Clone>(cuda: &mut Cuda, step: &Step<'_>, before: &[T]) -> Vec<T> {
     let stream = cuda.stream().clone();
     let mut device = stream.clone_htod(before).unwrap();
     cuda.step(step, &[DeviceGradient::from_slice(&mut device, &stream)]).unwrap();

@@ -45,7 +45,6 @@ pub enum Estimator {
 ///
 /// ```
 /// use corrnoise_planner::tree::{Estimator, Tree};
-///
 /// let tree = Tree::new(Estimator::Plain, 3)?;
 /// assert_eq!(tree.nodes_over(1), [1, 2, 3]);
 /// // Step 1 completes [0, 1] (node 1), which replaces step 0 (node 0) in the prefix sum.
@@ -151,8 +150,7 @@ impl Tree {
         nodes.sort_unstable();
         nodes.dedup();
         let row = |v| columns.iter().map(|column| f64::from(column.contains(v))).collect();
-        let rows = nodes.iter().map(row).collect();
-        Ok((nodes, rows))
+        Ok((nodes.clone(), nodes.iter().map(row).collect()))
     }
 
     fn height(&self) -> usize {
@@ -392,7 +390,7 @@ mod tests {
 
     #[test]
     fn limits_are_errors() {
-        [0, (1 << 39) + 1].map(|n| assert!(Tree::new(Plain, n).is_err()));
+        assert!(Tree::new(Plain, 0).is_err() && Tree::new(Plain, (1 << 39) + 1).is_err());
         let large = Tree::new(Streaming, 1 << 39).unwrap();
         assert_eq!(large.nodes_over((1 << 39) - 1).last(), Some(&((1 << 40) - 2)));
         assert!(matches!(large.strategy_matrix(), Err(Error::TooLarge { limit: 1024, .. })));
