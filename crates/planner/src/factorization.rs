@@ -158,7 +158,8 @@ impl Factorization {
         let mut norms = vec![0.0; self.num_steps];
         for block in self.blocks() {
             if let Some(tree) = self.tree(&block)? {
-                norms[block].fill(tree.column_norm_squared());
+                let own = (0..block.len()).map(|t| tree.column_norm_squared(t));
+                norms[block].iter_mut().zip(own).for_each(|(norm, own)| *norm = own);
                 continue;
             }
             for t in block.clone() {
@@ -186,7 +187,10 @@ impl Factorization {
         self.check_size("the matrix", MATRIX_LIMIT, "n²/2")?;
         let block = match (self.strategy_coefs()?, &self.strategy) {
             (Some(coefs), _) => Lower::from_fn(self.restart_every, |t, s| coefs[t - s]),
-            (None, Strategy::Tree(Estimator::Full)) => return self.full_tree_factor(),
+            (None, Strategy::Tree(Estimator::Full)) => {
+                self.check_size("the square factor", CUBIC_LIMIT, "n³/6")?;
+                return Ok(self.inverse()?.inverse());
+            }
             (None, Strategy::Tree(_)) => {
                 return Err(Error::parameter(
                     "strategy",
@@ -211,33 +215,14 @@ impl Factorization {
     /// `C⁻¹` itself; see [`Factorization::matrix`] about trees.
     pub fn inverse(&self) -> Result<Lower> {
         self.check_size("the inverse", MATRIX_LIMIT, "n²/2")?;
-        if matches!(self.strategy, Strategy::Tree(_)) {
-            return Ok(self.matrix()?.inverse());
+        if matches!(self.strategy, Strategy::Tree(Estimator::Plain | Estimator::Streaming)) {
+            return self.matrix();
         }
         let mut rows: Vec<Vec<f64>> = (0..self.num_steps).map(|t| vec![0.0; t + 1]).collect();
         crate::rows::for_each_noising_row(self, |t, first, values| {
             rows[t][first..].copy_from_slice(values);
         })?;
         Ok(Lower::from_rows(rows))
-    }
-
-    /// The lower-triangular `L` with `LᵀL = CᵀC`: columns from the last to the first.
-    fn full_tree_factor(&self) -> Result<Lower> {
-        self.check_size("the square factor of a tree", CUBIC_LIMIT, "n³/3")?;
-        let n = self.num_steps;
-        let mut factor = vec![vec![0.0; n]; n];
-        for block in self.blocks() {
-            let tree = self.tree(&block)?.expect("a tree strategy");
-            for s in block.clone().rev() {
-                for t in (block.start..=s).rev() {
-                    // Row s of L: L[s,t] = (G[t,s] − Σ_{r>s} L[r,t] L[r,s]) / L[s,s].
-                    let done: f64 = (s + 1..block.end).map(|r| factor[r][t] * factor[r][s]).sum();
-                    let rest = tree.gram(t - block.start, s - block.start) - done;
-                    factor[s][t] = if t == s { rest.sqrt() } else { rest / factor[s][s] };
-                }
-            }
-        }
-        Ok(Lower::from_fn(n, |t, s| factor[t][s] / self.norm(s)))
     }
 
     pub(crate) fn check_size(&self, what: &str, limit: usize, cost: &'static str) -> Result<()> {

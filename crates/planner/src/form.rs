@@ -65,7 +65,7 @@ impl Factorization {
         Ok(Kernel::Regenerate(Regenerate::varying(&rows)?).into())
     }
 
-    /// Causal trees list their nodes; the full one runs as its square factor, since its first step would use up all nodes.
+    /// Causal trees list their nodes; the full one runs as its square factor, since its first step would read all nodes.
     fn tree_form(&self) -> Result<Form> {
         if self.strategy() == &Strategy::Tree(crate::tree::Estimator::Full) {
             return self.dense_form();

@@ -8,6 +8,7 @@ use crate::participation::Participation;
 use crate::rows::{QUADRATIC_LIMIT, for_each_noising_row};
 use crate::sensitivity::{Adjacency, Sensitivity};
 use crate::strategy::Strategy;
+use crate::tree::Estimator;
 use crate::workload::{Filter, Workload};
 
 /// Errors of a factorisation for a workload, for noise of unit standard deviation.
@@ -123,7 +124,7 @@ impl Factorization {
     /// `visit(t, first, row, width)` for the rows of the noising matrix, trees included: theirs have a column per node.
     fn for_each_row(&self, mut visit: impl FnMut(usize, usize, &[f64], usize)) -> Result<()> {
         let n = self.num_steps();
-        if !matches!(self.strategy(), Strategy::Tree(_)) {
+        if !matches!(self.strategy(), Strategy::Tree(Estimator::Plain | Estimator::Streaming)) {
             return for_each_noising_row(self, |t, first, row| visit(t, first, row, n));
         }
         self.check_size("an n × n quantity", QUADRATIC_LIMIT / 4, "n²")?;

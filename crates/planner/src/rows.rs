@@ -3,12 +3,13 @@
 use crate::error::Result;
 use crate::factorization::{CUBIC_LIMIT, Factorization};
 use crate::strategy::Strategy;
+use crate::tree::{Estimator, Tree};
 
 /// Most steps of a quantity that costs n² operations.
 pub const QUADRATIC_LIMIT: usize = 65_536;
 
 /// Calls `visit(t, first, row)` for every step: `row` holds columns `first..=t` of row `t` of `C⁻¹`, normalisation included.
-/// Not for trees, whose rows have a column per node.
+/// Not for causal trees, whose rows have a column per node.
 pub(crate) fn for_each_noising_row(
     factorization: &Factorization,
     mut visit: impl FnMut(usize, usize, &[f64]),
@@ -26,23 +27,44 @@ pub(crate) fn for_each_noising_row(
         }
         return Ok(());
     }
-    // Every block is the leading part of the first.
-    let block = match factorization.strategy() {
-        Strategy::Banded(rows) => banded_inverse(&rows[..factorization.restart_every()]),
+    let mut rows = block_rows(factorization, factorization.restart_every())?;
+    for block in factorization.blocks() {
+        // Every block is the leading part of the first, but a full tree over fewer steps is another tree.
+        if block.len() < rows.len() {
+            rows = block_rows(factorization, block.len())?;
+        }
+        for t in block.clone() {
+            let norm = factorization.norm(t);
+            let row: Vec<f64> = rows[t - block.start].iter().map(|value| norm * value).collect();
+            visit(t, block.start, &row);
+        }
+    }
+    Ok(())
+}
+
+/// Rows of `C⁻¹` of one block of a strategy that is not Toeplitz.
+fn block_rows(factorization: &Factorization, len: usize) -> Result<Vec<Vec<f64>>> {
+    Ok(match factorization.strategy() {
+        Strategy::Banded(rows) => banded_inverse(&rows[..len]),
         Strategy::Dense(matrix) => {
             factorization.check_size("the inverse", CUBIC_LIMIT, "n³/6")?;
             let inverse = matrix.inverse();
-            (0..factorization.restart_every()).map(|t| inverse.row(t).to_vec()).collect()
+            (0..len).map(|t| inverse.row(t).to_vec()).collect()
         }
-        other => unreachable!("{other:?} is Toeplitz, or a tree"),
-    };
-    for t in 0..factorization.num_steps() {
-        let first = factorization.block(t).start;
-        let norm = factorization.norm(t);
-        let row: Vec<f64> = block[t - first].iter().map(|value| norm * value).collect();
-        visit(t, first, &row);
-    }
-    Ok(())
+        Strategy::Tree(Estimator::Full) => {
+            let tree = Tree::new(Estimator::Full, len)?;
+            (0..len).map(|t| dense_row(tree.noising_row(t))).collect()
+        }
+        other => unreachable!("{other:?} is Toeplitz, or a causal tree"),
+    })
+}
+
+/// A full tree's rows name the leaves, 2s for step s.
+fn dense_row(terms: Vec<(u64, f64)>) -> Vec<f64> {
+    let len = terms.last().map_or(0, |(node, _)| *node as usize / 2 + 1);
+    let mut row = vec![0.0; len];
+    terms.into_iter().for_each(|(node, weight)| row[node as usize / 2] = weight);
+    row
 }
 
 /// `x_t = (e_t − Σ C[t,t−a] x_{t−a}) / C[t,t]`.

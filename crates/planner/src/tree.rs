@@ -1,8 +1,9 @@
 //! Tree aggregation: prefix sums from noisy sums over dyadic intervals (monograph, section "Tree Aggregation").
 //!
-//! A complete binary tree stands over the steps, padded to a power of two `n'`. Every node that has a real step below it
-//! carries one i.i.d. normal; the strategy `C` has a row per node, with ones at the steps below it. Nodes are indexed in
-//! order, from left to right: node `p` of level `h` is `(2p + 1)·2^h − 1`, whatever the number of steps. Three steps:
+//! A complete binary tree stands over the steps, padded to a power of two `n'`. Every node that is released carries one i.i.d.
+//! normal: those with a real step below them, and for the causal estimators only those that are complete, since they read no
+//! others. The strategy `C` has a row per node, with ones at the steps below it. Nodes are indexed in order, from left to
+//! right: node `p` of level `h` is `(2p + 1)·2^h − 1`, whatever the number of steps. Three steps, [`Estimator::Full`]:
 //!
 //! ```text
 //! level 2        3               step 0  1  2
@@ -46,7 +47,7 @@ pub enum Estimator {
 /// ```
 /// use corrnoise_planner::tree::{Estimator, Tree};
 /// let tree = Tree::new(Estimator::Plain, 3)?;
-/// assert_eq!(tree.nodes_over(1), [1, 2, 3]);
+/// assert_eq!(tree.nodes_over(1), [1, 2]); // the root is never complete
 /// // Step 1 completes [0, 1] (node 1), which replaces step 0 (node 0) in the prefix sum.
 /// assert_eq!(tree.noising_row(1), [(0, -1.0), (1, 1.0)]);
 /// # Ok::<(), corrnoise_planner::Error>(())
@@ -88,28 +89,37 @@ impl Tree {
         self.num_steps
     }
 
-    /// The number of nodes with a step below them: rows of `C`.
+    /// The number of nodes that are released: rows of `C`.
     pub fn num_nodes(&self) -> usize {
-        (0..=self.height()).map(|h| ((self.num_steps - 1) >> h) + 1).sum()
+        let padding = |h: usize| if self.estimator == Estimator::Full { (1 << h) - 1 } else { 0 };
+        (0..=self.height()).map(|h| (self.num_steps + padding(h)) >> h).sum()
     }
 
-    /// Squared norm of every column of `C`: `log₂ n' + 1`. `Plain` and `Streaming` read complete subtrees only: for them,
-    /// if the number of steps is no power of two, this counts nodes that are never released, an upper bound high by 1.
-    pub fn column_norm_squared(&self) -> f64 {
-        (self.height() + 1) as f64
+    /// Squared norm of a column of `C`: the number of nodes over a step, at most `log₂ n' + 1`.
+    pub fn column_norm_squared(&self, step: usize) -> f64 {
+        self.gram(step, step)
     }
 
     /// The nodes that contain a step, sorted: where its column of `C` is 1.
     pub fn nodes_over(&self, step: usize) -> Vec<u64> {
-        let levels = if step < self.num_steps { 0..self.height() + 1 } else { 0..0 };
-        let mut nodes: Vec<u64> = levels.map(|h| node_index(h, step >> h)).collect();
+        let mut nodes: Vec<u64> = (0..self.levels_over(step)).map(|h| node_index(h, step >> h)).collect();
         nodes.sort_unstable();
         nodes
     }
 
     /// `(CᵀC)[s, t]`: the number of nodes that contain both steps.
     pub fn gram(&self, s: usize, t: usize) -> f64 {
-        if s.max(t) >= self.num_steps { 0.0 } else { (self.height() + 1 - meeting_level(s, t)) as f64 }
+        let levels = self.levels_over(s).min(self.levels_over(t));
+        levels.saturating_sub(meeting_level(s, t)) as f64
+    }
+
+    /// How many nodes contain a step. Where one is incomplete, so are all above it.
+    fn levels_over(&self, step: usize) -> usize {
+        match self.estimator {
+            _ if step >= self.num_steps => 0,
+            Estimator::Full => self.height() + 1,
+            _ => (0..=self.height()).take_while(|h| ((step >> h) + 1) << h <= self.num_steps).count(),
+        }
     }
 
     /// `diag(B Bᵀ)`: the variance of each prefix sum for nodes of variance 1. Takes `n log n` operations.
@@ -367,7 +377,7 @@ mod tests {
             let loss = |estimator, steps| {
                 let errors = Tree::new(estimator, steps).unwrap().per_query_error_squared();
                 let mean = errors.iter().sum::<f64>() / steps as f64;
-                (mean * Tree::new(estimator, n).unwrap().column_norm_squared()).sqrt()
+                (mean * Tree::new(estimator, n).unwrap().column_norm_squared(0)).sqrt()
             };
             near(loss(Streaming, n), streaming[i], 5.0001e-4);
             near(loss(Full, n), full[i], 5.0001e-4);

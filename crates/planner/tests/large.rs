@@ -104,6 +104,7 @@ fn all_ways_to_an_error_agree() {
         Strategy::banded_square_root(7).unwrap(),
         Strategy::Tree(Estimator::Plain),
         Strategy::Tree(Estimator::Streaming),
+        Strategy::Tree(Estimator::Full),
     ];
     let rates: Vec<f64> = (0..n).map(|t| 1.0 / (1.0 + t as f64)).collect();
     let workloads = [

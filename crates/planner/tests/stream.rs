@@ -115,13 +115,13 @@ fn dense_terms(factorization: &Factorization) -> Vec<Vec<((Family, u64), f64)>> 
     };
     // Blocks number their nodes one after another.
     let (every, mut used, mut rows) = (factorization.restart_every(), 0, Vec::new());
-    let norm = if factorization.is_column_normalized() { f64::NAN } else { 1.0 };
     for start in (0..n).step_by(every) {
         let tree = Tree::new(estimator, every.min(n - start)).unwrap();
-        let norm = if norm.is_nan() { tree.column_norm_squared().sqrt() } else { norm };
         let block: Vec<_> = (0..tree.num_steps()).map(|t| tree.noising_row(t)).collect();
         let end = block.iter().flatten().map(|(node, _)| node + 1).max().unwrap();
-        for row in block {
+        for (t, row) in block.into_iter().enumerate() {
+            let norm =
+                if factorization.is_column_normalized() { tree.column_norm_squared(t).sqrt() } else { 1.0 };
             rows.push(row.into_iter().map(|(node, w)| ((Family::TreeNode, used + node), norm * w)).collect());
         }
         used += end;
