@@ -18,18 +18,18 @@ use crate::error::{Error, Result, check_finite, check_steps};
 
 /// A decay λ and its complement 1 − λ, each to full relative precision.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Decay {
-    value: f64,
-    complement: f64,
+pub(crate) struct Decay {
+    pub(crate) value: f64,
+    pub(crate) complement: f64,
 }
 
 impl Decay {
-    fn new(value: f64) -> Decay {
+    pub(crate) fn new(value: f64) -> Decay {
         Decay { value, complement: 1.0 - value }
     }
 
     /// `1 − λλ' = (1 − λ) + λ(1 − λ')`, or with both signs flipped where λ and λ' are negative: nothing cancels.
-    fn times(self, other: Decay) -> Decay {
+    pub(crate) fn times(self, other: Decay) -> Decay {
         let complement = if self.value < 0.0 && other.value < 0.0 {
             (1.0 + self.value) - self.value * (1.0 + other.value)
         } else {
@@ -45,7 +45,7 @@ impl Decay {
 
     /// `λᵗ`. Repeated multiplication would lose a digit per decade of t; the exponent loses none while `t(1 − λ)` is
     /// moderate, and beyond that the power vanishes.
-    fn power(self, t: u64) -> f64 {
+    pub(crate) fn power(self, t: u64) -> f64 {
         if t == 0 {
             return 1.0;
         }
@@ -61,14 +61,14 @@ impl Decay {
     }
 
     /// `γ_n(λ) = 1 + λ + … + λⁿ⁻¹`.
-    fn sum(self, n: u64) -> f64 {
+    pub(crate) fn sum(self, n: u64) -> f64 {
         let numerator =
             if self.value > 0.5 { -(n as f64 * self.log()).exp_m1() } else { 1.0 - self.power(n) };
         numerator / self.complement
     }
 
     /// `S_n(λ) = n + (n − 1)λ + … + λⁿ⁻¹ = (n − λγ_n(λ)) / (1 − λ)`.
-    fn ramp_sum(self, n: u64) -> f64 {
+    pub(crate) fn ramp_sum(self, n: u64) -> f64 {
         let (steps, mu) = (n as f64, self.complement);
         if steps * mu >= 1.0 {
             return (steps - self.value * self.sum(n)) / mu;
@@ -387,21 +387,21 @@ fn ascending(name: &str, values: &[f64], lower: f64) -> Result<Vec<usize>> {
 }
 
 /// One term `α/(y − λ)` of `f`.
-struct Pole {
-    scale: f64,
-    decay: f64,
+pub(crate) struct Pole {
+    pub(crate) scale: f64,
+    pub(crate) decay: f64,
 }
 
 /// A root of `f`, held as its distance from the nearer pole: the distances `λ̃ − λ_j` and `1 − λ̃` then keep their digits
 /// however close the poles are to each other or to 1.
-struct Root {
-    origin: usize,
-    offset: f64,
+pub(crate) struct Root {
+    pub(crate) origin: usize,
+    pub(crate) offset: f64,
 }
 
 impl Root {
     /// The only root between pole `i − 1` (or −∞) and pole `i`: there `f` falls from +∞ (or 1) to −∞.
-    fn below(poles: &[Pole], i: usize) -> Root {
+    pub(crate) fn below(poles: &[Pole], i: usize) -> Root {
         if i == 0 {
             // Σ_j α_j/(λ_j − y) = 1 at the root, so its distance from the lowest pole is at most Σ α_j.
             return Root::near(poles, 0, -1.0, poles.iter().map(|p| p.scale).sum());

@@ -21,6 +21,7 @@ mod form;
 mod gram;
 mod loss;
 mod lower;
+pub mod optimize;
 mod participation;
 mod rows;
 mod sensitivity;

@@ -66,11 +66,11 @@ fn multiply_by_fft(a: &[f64], b: &[f64], n: usize) -> Vec<f64> {
 pub fn inverse(a: &[f64], n: usize) -> Vec<f64> {
     let a = &a[..a.len().min(n)];
     if a.len().saturating_mul(n) <= RECURRENCE_WORK {
-        return inverse_by_recurrence(a, n);
+        return divide_by_recurrence(&[1.0], a, n);
     }
     // Newton: each turn doubles the number of right coefficients.
     let mut known = RECURRENCE_WORK.isqrt().min(n);
-    let mut out = inverse_by_recurrence(&a[..a.len().min(known)], known);
+    let mut out = divide_by_recurrence(&[1.0], &a[..a.len().min(known)], known);
     while known < n {
         known = (2 * known).min(n);
         let mut rest = multiply(a, &out, known);
@@ -81,25 +81,48 @@ pub fn inverse(a: &[f64], n: usize) -> Vec<f64> {
     out
 }
 
-/// `x_t = (e_t − Σ_{s≥1} a_s x_{t−s}) / a_0`: a few coefficients of `a` at a time, so that long dot products vectorise.
-fn inverse_by_recurrence(a: &[f64], n: usize) -> Vec<f64> {
+/// The first `n` coefficients of `numerator/a`. A recurrence for as long as it is cheaper than two FFTs.
+pub fn divide(numerator: &[f64], a: &[f64], n: usize) -> Vec<f64> {
+    const FFT_WORK: usize = 2000;
+    if a.len().min(n) > FFT_WORK && n.saturating_mul(a.len()) > RECURRENCE_WORK {
+        return multiply(numerator, &inverse(a, n), n);
+    }
+    divide_by_recurrence(numerator, &a[..a.len().min(n)], n)
+}
+
+/// `x_t = (numerator_t − Σ_{s≥1} a_s x_{t−s}) / a_0`: the coefficients of `a` in one run, so that the dot product vectorises.
+fn divide_by_recurrence(numerator: &[f64], a: &[f64], n: usize) -> Vec<f64> {
     let reversed: Vec<f64> = a[1..].iter().rev().copied().collect();
     let bands = reversed.len();
     let mut out = vec![0.0; n + bands];
     for t in 0..n {
-        let past = &out[t..t + bands];
-        let mut sums = [0.0; 8];
-        let (chunks, rest) = past.as_chunks::<8>();
-        let (weights, rest_weights) = reversed.as_chunks::<8>();
-        for (past, weights) in chunks.iter().zip(weights) {
-            (0..8).for_each(|i| sums[i] += past[i] * weights[i]);
-        }
-        let tail: f64 = rest.iter().zip(rest_weights).map(|(past, weight)| past * weight).sum();
-        let sum = sums.iter().sum::<f64>() + tail;
-        out[t + bands] = (f64::from(u8::from(t == 0)) - sum) / a[0];
+        let sum = dot(&out[t..t + bands], &reversed);
+        out[t + bands] = (numerator.get(t).copied().unwrap_or(0.0) - sum) / a[0];
     }
     out.drain(..bands);
     out
+}
+
+/// `Σ_t left_t right_{t−lag}` for lags below `count`.
+pub fn correlate(left: &[f64], right: &[f64], count: usize) -> Vec<f64> {
+    let n = left.len().min(right.len());
+    if count > 2000 && n.saturating_mul(count) > RECURRENCE_WORK {
+        let reversed: Vec<f64> = left[..n].iter().rev().copied().collect();
+        let product = multiply(&reversed, &right[..n], n);
+        return (0..count).map(|lag| product[n - 1 - lag]).collect();
+    }
+    (0..count).map(|lag| dot(&left[lag..n], &right[..n - lag])).collect()
+}
+
+/// A dot product in eight sums, the order of which is fixed: fast, and the same everywhere.
+pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = [0.0; 8];
+    let (chunks_a, rest_a) = a.as_chunks::<8>();
+    let (chunks_b, rest_b) = b.as_chunks::<8>();
+    for (a, b) in chunks_a.iter().zip(chunks_b) {
+        (0..8).for_each(|i| sums[i] += a[i] * b[i]);
+    }
+    sums.iter().sum::<f64>() + rest_a.iter().zip(rest_b).map(|(a, b)| a * b).sum::<f64>()
 }
 
 /// The first `n` coefficients of the square root with a positive start; `a` starts with a positive number. Costs n²/2.

@@ -1,0 +1,1 @@
+//! BLT strategies of least loss.

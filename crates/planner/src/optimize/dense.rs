@@ -1,0 +1,1 @@
+//! Dense strategies of least loss.

@@ -1,0 +1,143 @@
+//! The best strategy of each class, and how close to the optimum it is.
+//!
+//! Every optimiser minimises the logarithm of a loss with [`lbfgs`], from analytic gradients, on one thread and without
+//! randomness: the same question gets the same answer. What it returns is evaluated again by [`crate::Factorization`], which knows
+//! nothing of the optimiser.
+
+pub mod blt;
+pub mod dense;
+pub mod lbfgs;
+pub mod toeplitz;
+
+use crate::bounds;
+use crate::error::Result;
+use crate::factorization::Factorization;
+use crate::participation::Participation;
+use crate::sensitivity::{Adjacency, Kind};
+use crate::workload::Workload;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+/// Which loss is made small.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Target {
+    /// The largest error of any released value.
+    #[default]
+    Max,
+    /// The root-mean-square error.
+    Rms,
+}
+
+/// What to optimise for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem {
+    /// Steps.
+    pub num_steps: usize,
+    /// What is released.
+    pub workload: Workload,
+    /// Who takes part when.
+    pub participation: Participation,
+    /// Which loss.
+    pub target: Target,
+}
+
+impl Problem {
+    /// Prefix sums of a stream.
+    pub fn streaming(num_steps: usize, target: Target) -> Problem {
+        Problem { num_steps, workload: Workload::Prefix, participation: Participation::Single, target }
+    }
+
+    /// The loss of a factorisation, and whether its sensitivity is exact.
+    pub fn loss(&self, factorization: &Factorization) -> Result<(f64, Kind)> {
+        let loss = factorization.loss(&self.workload, &self.participation, Adjacency::ZeroOut)?;
+        let value = match self.target {
+            Target::Max => loss.max_loss(),
+            Target::Rms => loss.rms_loss(),
+        };
+        Ok((value, loss.sensitivity.kind))
+    }
+
+    /// A number that no strategy of any class goes below, and why.
+    ///
+    /// `A = BC` gives `‖A‖_* ≤ ‖B‖_F ‖C‖_F ≤ √n ‖B‖_F · sensitivity`: the nuclear norm of the workload, over n, is below the RMS loss,
+    /// and that below the max loss; more participations only make sensitivity larger. For prefix sums the singular values are
+    /// known. Otherwise the trivial bound: sensitivity is at least `|C[t,t]|`, the error of row `t` at least `|A[t,t]/C[t,t]|`.
+    pub fn lower_bound(&self) -> (f64, &'static str) {
+        let n = self.num_steps as u64;
+        match (&self.workload, &self.workload.coefs(1)) {
+            (Workload::Prefix, _) if n <= 10_000_000 => {
+                (bounds::lower_bound_sum(n), "the nuclear norm of the prefix sums, over n")
+            }
+            (Workload::Prefix, _) => {
+                (bounds::lower_bound(n), "ln(2n + 1)/π, below the nuclear norm of the prefix sums, over n")
+            }
+            (_, Some(coefs)) => (coefs[0].abs(), "the noise of a value's own step"),
+            (_, None) => (0.0, "nothing is below zero"),
+        }
+    }
+}
+
+/// What a long run reports after each iteration.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Iterations so far.
+    pub iteration: usize,
+    /// At most this many.
+    pub max_iterations: usize,
+    /// The loss so far.
+    pub loss: f64,
+}
+
+/// Hears of progress, and may stop the run: the best strategy so far is returned.
+pub type Observer<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
+
+/// An observer that never stops anything.
+pub fn unobserved() -> impl FnMut(Progress) -> ControlFlow<()> {
+    |_| ControlFlow::Continue(())
+}
+
+/// An optimised strategy with its certificate.
+#[derive(Clone, Debug)]
+pub struct Optimum {
+    /// The strategy at its number of steps.
+    pub factorization: Factorization,
+    /// Its loss, evaluated anew.
+    pub loss: f64,
+    /// Whether the sensitivity in it is exact.
+    pub kind: Kind,
+    /// No strategy goes below this.
+    pub lower_bound: f64,
+    /// Why.
+    pub bound_reason: &'static str,
+    /// Iterations of the optimiser.
+    pub iterations: usize,
+    /// Wall time.
+    pub time: Duration,
+}
+
+impl Optimum {
+    /// Evaluates a strategy that an optimiser found; the bound is the problem's own.
+    pub(crate) fn evaluate(
+        problem: &Problem,
+        factorization: Factorization,
+        iterations: usize,
+        start: Instant,
+    ) -> Result<Optimum> {
+        let (loss, kind) = problem.loss(&factorization)?;
+        let (lower_bound, bound_reason) = problem.lower_bound();
+        Ok(Optimum {
+            factorization,
+            loss,
+            kind,
+            lower_bound,
+            bound_reason,
+            iterations,
+            time: start.elapsed(),
+        })
+    }
+
+    /// The loss may be this much too large, relative to the bound.
+    pub fn gap(&self) -> f64 {
+        self.loss / self.lower_bound - 1.0
+    }
+}
