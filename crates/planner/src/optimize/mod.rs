@@ -4,6 +4,7 @@
 //! randomness: the same question gets the same answer. What it returns is evaluated again by [`crate::Factorization`], which knows
 //! nothing of the optimiser.
 
+pub mod banded;
 pub mod blt;
 pub mod dense;
 pub mod lbfgs;

@@ -1,0 +1,225 @@
+//! The dual of the dense problem: weights of rows `w` and columns `v` that no strategy can satisfy cheaply.
+//!
+//! For every `M = CᵀC`, `tr(Ω A M⁻¹ Aᵀ) · tr(V M) ≥ ‖Ω^{1/2} A V^{1/2}‖_*²` (nuclear norm). With weights that sum to 1 the left side
+//! is at most the squared loss: errors are averaged over rows (all alike for the RMS loss), and the columns of a participation
+//! pattern together have at most the squared sensitivity, as the mean over random signs of its gradients shows. So the largest
+//! nuclear norm bounds every strategy, and in a stream it is the optimum (Haagerup; Lee, Shraibman, Špalek: A direct product
+//! theorem for discrepancy, theorem 9), attained by `M = V^{-1/2} (V^{1/2} AᵀΩA V^{1/2})^{1/2} V^{-1/2}`.
+//!
+//! The logarithm of the norm is maximised over logarithms of weights: n variables where the primal has n²/2.
+//! With `H = (XᵀX)^{1/2}` and `K = (XXᵀ)^{1/2}` for `X = Ω^{1/2} A V^{1/2}`, `∂‖X‖_*/∂ ln v_t = H[t,t]/2` and
+//! `∂‖X‖_*/∂ ln w_t = K[t,t]/2`: diagonals only.
+
+use super::shifted::Bidiagonal;
+use super::{eigen, product};
+use crate::error::Result;
+use crate::optimize::Progress;
+use crate::optimize::lbfgs::{Objective, Settings, minimize};
+use faer::Mat;
+use std::ops::ControlFlow;
+
+/// How rows are weighted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rows {
+    /// All alike: RMS loss.
+    Uniform,
+    /// By variables of their own: max loss.
+    Free,
+    /// As the columns, read backwards: max loss of a Toeplitz workload in a stream. Reversal turns the problem into itself and the
+    /// norm is concave in `(w, v)`, so that some optimum is symmetric. `X` is too, after its rows are reversed.
+    Mirrored,
+}
+
+pub(super) struct Dual {
+    pub(super) workload: Mat<f64>,
+    /// `AᵀA/n`, for uniform rows where it is needed.
+    pub(super) gram: Option<Mat<f64>>,
+    /// `A⁻¹`, if it is bidiagonal.
+    pub(super) inverse: Option<Bidiagonal>,
+    pub(super) rows: Rows,
+    /// The participation pattern of each column; `None` for steps where nobody takes part.
+    pub(super) classes: Vec<Option<usize>>,
+    pub(super) num_classes: usize,
+    /// The smallest gap so far, with its point.
+    best: Option<Found>,
+}
+
+/// Weights and what they prove.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    x: Vec<f64>,
+    /// No loss is below this.
+    pub(super) bound: f64,
+    /// The loss of the `M` that belongs to the weights, in a stream.
+    pub(super) loss: f64,
+    pub(super) iterations: usize,
+}
+
+/// The search ends at this relative distance between loss and bound.
+const GAP: f64 = 1e-7;
+
+impl Dual {
+    pub(super) fn new(
+        workload: Mat<f64>,
+        inverse: Option<Bidiagonal>,
+        rows: Rows,
+        classes: Vec<Option<usize>>,
+    ) -> Dual {
+        let num_classes = classes.iter().flatten().max().map_or(0, |last| last + 1);
+        // Weights of zero have no inverse.
+        let inverse = inverse.filter(|_| classes.iter().all(Option::is_some));
+        let n = workload.nrows() as f64;
+        let gram = (inverse.is_none() && rows == Rows::Uniform)
+            .then(|| faer::Scale(1.0 / n) * product(workload.transpose(), workload.as_ref()));
+        Dual { workload, gram, inverse, rows, classes, num_classes, best: None }
+    }
+
+    fn len(&self) -> usize {
+        self.workload.nrows()
+    }
+
+    /// From uniform weights.
+    pub(super) fn maximize(
+        &mut self,
+        max_iterations: usize,
+        observe: &mut dyn FnMut(usize, f64) -> ControlFlow<()>,
+    ) -> Result<Found> {
+        let free = if self.rows == Rows::Free { self.len() } else { 0 };
+        let start = vec![0.0; self.num_classes + free];
+        let settings =
+            Settings { memory: 40, max_iterations, gradient_tolerance: 0.0, value_tolerance: 1e-15 };
+        // The objective owns the search's best point; the observer only needs its losses.
+        let last = std::cell::Cell::new((f64::INFINITY, 0.0));
+        let mut objective = |x: &[f64], gradient: &mut [f64]| {
+            let value = self.evaluate(x, gradient);
+            let best = self.best.as_ref().map_or((f64::INFINITY, 0.0), |found| (found.loss, found.bound));
+            last.set(best);
+            value
+        };
+        let mut hear = |progress: Progress| {
+            let (loss, bound) = last.get();
+            if loss <= bound * (1.0 + GAP) { ControlFlow::Break(()) } else { observe(progress.iteration, loss) }
+        };
+        let found = minimize(&mut objective, start, settings, &mut hear);
+        let best = self.best.take().ok_or_else(super::not_finite)?;
+        Ok(Found { iterations: found.iterations, ..best })
+    }
+
+    /// Weights of rows and columns.
+    fn weights(&self, x: &[f64]) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
+        let classes = softmax(&x[..self.num_classes]);
+        let columns: Vec<f64> = self.classes.iter().map(|class| class.map_or(0.0, |l| classes[l])).collect();
+        let rows = match self.rows {
+            Rows::Uniform => vec![1.0 / self.len() as f64; self.len()],
+            Rows::Free => softmax(&x[self.num_classes..]),
+            Rows::Mirrored => columns.iter().rev().copied().collect(),
+        };
+        (rows, columns, classes)
+    }
+
+    /// Diagonals of `H` and `K`; that of `K` only for free rows.
+    fn square_roots(&self, rows: &[f64], columns: &[f64]) -> Option<(Vec<f64>, Vec<f64>)> {
+        if let Some(inverse) = &self.inverse {
+            return Some(inverse.square_roots(rows, columns, self.rows == Rows::Free));
+        }
+        let (values, vectors) = self.singular(rows, columns)?;
+        let left = weighted_squares(&vectors, &values);
+        if self.rows != Rows::Free {
+            return Some((left, Vec::new()));
+        }
+        // X Q = U Σ: the rows of K are those of UΣ weighted by 1/σ.
+        let image = product(self.weighted(rows, columns).as_ref(), vectors.as_ref());
+        let inverse: Vec<f64> = values.iter().map(|value| if *value > 0.0 { 1.0 / value } else { 0.0 }).collect();
+        Some((left, weighted_squares(&image, &inverse)))
+    }
+
+    /// Singular values of `X` and its right singular vectors.
+    fn singular(&self, rows: &[f64], columns: &[f64]) -> Option<(Vec<f64>, Mat<f64>)> {
+        let n = self.len();
+        if self.rows == Rows::Mirrored {
+            // Nothing is squared here: singular values are absolute eigenvalues.
+            let root: Vec<f64> = columns.iter().map(|v| v.sqrt()).collect();
+            let symmetric = Mat::from_fn(n, n, |t, s| root[t] * self.workload[(n - 1 - t, s)] * root[s]);
+            let (values, vectors) = eigen(&symmetric)?;
+            return Some((values.into_iter().map(f64::abs).collect(), vectors));
+        }
+        let gram = match &self.gram {
+            Some(gram) => Mat::from_fn(n, n, |t, s| (columns[t] * columns[s]).sqrt() * gram[(t, s)]),
+            None => {
+                let weighted = self.weighted(rows, columns);
+                product(weighted.transpose(), weighted.as_ref())
+            }
+        };
+        let (values, vectors) = eigen(&gram)?;
+        Some((values.into_iter().map(|value| value.max(0.0).sqrt()).collect(), vectors))
+    }
+
+    fn weighted(&self, rows: &[f64], columns: &[f64]) -> Mat<f64> {
+        let [rows, columns] = [rows, columns].map(|list| list.iter().map(|w| w.sqrt()).collect::<Vec<_>>());
+        Mat::from_fn(self.len(), self.len(), |t, s| rows[t] * self.workload[(t, s)] * columns[s])
+    }
+
+    /// `M` of a stream, with a unit diagonal.
+    pub(super) fn primal(&self, found: &Found) -> Result<Mat<f64>> {
+        let (rows, columns, _) = self.weights(&found.x);
+        let (values, mut vectors) = self.singular(&rows, &columns).ok_or_else(super::not_finite)?;
+        for (k, value) in values.iter().enumerate() {
+            vectors.col_mut(k).iter_mut().for_each(|entry| *entry *= value.sqrt());
+        }
+        let mut gram = product(vectors.as_ref(), vectors.transpose());
+        super::normalize(&mut gram);
+        Ok(gram)
+    }
+}
+
+impl Objective for Dual {
+    /// `−ln ‖X‖_*` at logarithms of weights.
+    fn evaluate(&mut self, x: &[f64], gradient: &mut [f64]) -> f64 {
+        let (rows, columns, classes) = self.weights(x);
+        let Some((left, right)) = self.square_roots(&rows, &columns) else { return f64::INFINITY };
+        let norm: f64 = left.iter().sum();
+        let mut sums = vec![0.0; self.num_classes];
+        self.classes.iter().zip(&left).for_each(|(class, h)| class.iter().for_each(|l| sums[*l] += h));
+        let factor = if self.rows == Rows::Mirrored { 1.0 } else { 0.5 };
+        let (of_columns, of_rows) = gradient.split_at_mut(self.num_classes);
+        let slope = |sum: &f64, weight: &f64| weight - sum / norm;
+        for (out, pair) in of_columns.iter_mut().zip(sums.iter().zip(&classes)) {
+            *out = factor * slope(pair.0, pair.1);
+        }
+        for (out, pair) in of_rows.iter_mut().zip(right.iter().zip(&rows)) {
+            *out = factor * slope(pair.0, pair.1);
+        }
+        // Squared sensitivity and error of M, before its diagonal is made one.
+        let worst = |sums: &[f64], weights: &[f64]| {
+            sums.iter().zip(weights).map(|(sum, weight)| sum / weight).fold(0.0, f64::max)
+        };
+        let sensitivity_squared = worst(&sums, &classes);
+        let error_squared = match self.rows {
+            Rows::Uniform => norm,
+            Rows::Free => worst(&right, &rows),
+            Rows::Mirrored => sensitivity_squared,
+        };
+        let loss = (sensitivity_squared * error_squared).sqrt();
+        if self.best.as_ref().is_none_or(|best| loss / norm < best.loss / best.bound) {
+            self.best = Some(Found { x: x.to_vec(), bound: norm, loss, iterations: 0 });
+        }
+        -norm.ln()
+    }
+}
+
+fn softmax(x: &[f64]) -> Vec<f64> {
+    let largest = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let mut weights: Vec<f64> = x.iter().map(|x| (x - largest).exp()).collect();
+    let sum: f64 = weights.iter().sum();
+    weights.iter_mut().for_each(|weight| *weight /= sum);
+    weights
+}
+
+/// `Σ_k weight_k · matrix[t,k]²` for every row.
+fn weighted_squares(matrix: &Mat<f64>, weights: &[f64]) -> Vec<f64> {
+    let mut sums = vec![0.0; matrix.nrows()];
+    for (column, weight) in matrix.col_iter().zip(weights) {
+        sums.iter_mut().zip(column.iter()).for_each(|(sum, entry)| *sum += weight * entry * entry);
+    }
+    sums
+}

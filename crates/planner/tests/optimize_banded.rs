@@ -1,0 +1,53 @@
+//! Banded strategies with normalised columns.
+
+use corrnoise_planner::optimize::{Problem, Target, banded, toeplitz, unobserved};
+use corrnoise_planner::{Kind, Participation, Workload};
+
+/// With as many bands as steps this is the dense optimum: the monograph's Dense columns.
+#[test]
+fn all_bands_are_the_dense_optimum() {
+    for (n, max, rms) in [(8, 1.51, 1.494), (16, 1.704, 1.689), (32, 1.905, 1.892), (64, 2.111, 2.1)] {
+        for (target, printed) in [(Target::Max, max), (Target::Rms, rms)] {
+            let optimum = banded::optimize(&Problem::streaming(n, target), n, &mut unobserved()).unwrap();
+            println!("n = {n}, {target:?}: {:.5}, {:?}", optimum.loss, optimum.time);
+            assert!(optimum.loss <= printed * 1.001 + 5e-4, "n = {n}, {target:?}: {}", optimum.loss);
+            assert!(optimum.loss >= optimum.lower_bound);
+        }
+    }
+}
+
+#[test]
+fn free_rows_beat_toeplitz_ones() {
+    for target in [Target::Max, Target::Rms] {
+        for (num_steps, participation) in [
+            (300, Participation::Single),
+            (400, Participation::MinSep { min_sep: 40, max_participations: 10 }),
+        ] {
+            let problem = Problem { num_steps, workload: Workload::Prefix, participation, target };
+            let free = banded::optimize(&problem, 12, &mut unobserved()).unwrap();
+            let toeplitz = toeplitz::banded(&problem, 12, &mut unobserved()).unwrap();
+            println!("{target:?}, {num_steps}: {} and {}, {:?}", free.loss, toeplitz.loss, free.time);
+            assert!(free.loss < toeplitz.loss, "{} and {}", free.loss, toeplitz.loss);
+            assert_eq!(free.kind, Kind::Exact);
+            assert!(free.factorization.form().is_ok());
+        }
+    }
+}
+
+#[test]
+fn ten_thousand_steps() {
+    let optimum = banded::optimize(&Problem::streaming(10_000, Target::Rms), 8, &mut unobserved());
+    // The loss of any free strategy is quadratic to evaluate, and still within its limit here.
+    let optimum = optimum.unwrap();
+    println!("n = 10⁴, 8 bands: {:.4}, {} iterations, {:?}", optimum.loss, optimum.iterations, optimum.time);
+    let toeplitz = toeplitz::banded(&Problem::streaming(10_000, Target::Rms), 8, &mut unobserved()).unwrap();
+    assert!(optimum.loss < toeplitz.loss);
+}
+
+#[test]
+fn what_cannot_be_optimised_is_named() {
+    let participation = Participation::MinSep { min_sep: 5, max_participations: 2 };
+    let problem = Problem { participation, ..Problem::streaming(20, Target::Rms) };
+    let message = banded::optimize(&problem, 6, &mut unobserved()).unwrap_err().to_string();
+    assert!(message.contains("number of bands is 6: expected 1 to 5"), "{message}");
+}
