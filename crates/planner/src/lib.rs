@@ -13,6 +13,7 @@
 //! # Ok::<(), corrnoise_planner::Error>(())
 //! ```
 
+pub mod account;
 pub mod blt;
 pub mod bounds;
 mod error;

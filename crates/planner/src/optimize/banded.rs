@@ -29,9 +29,8 @@ pub fn optimize(problem: &Problem, num_bands: usize, observer: Observer<'_>) -> 
     let powers: &[f64] = if problem.target == Target::Rms { &[1.0] } else { &[4.0, 32.0, 256.0, 2048.0] };
     for &power in powers {
         let mut objective = |x: &[f64], gradient: &mut [f64]| setting.objective(x, power, gradient);
-        let mut report = |progress: Progress| {
-            observer(Progress { loss: (0.5 * progress.loss).exp(), ..progress })
-        };
+        let mut report =
+            |progress: Progress| observer(Progress { loss: (0.5 * progress.loss).exp(), ..progress });
         let settings = Settings { value_tolerance: 1e-9, max_iterations: 300, ..Settings::default() };
         let found = minimize(&mut objective, x, settings, &mut report);
         iterations += found.iterations;
@@ -167,7 +166,11 @@ impl Setting {
             }
         };
         if !(1..=most).contains(&bands) {
-            return Err(Error::parameter("number of bands", bands, format!("1 to {most}, so that columns stay orthogonal")));
+            return Err(Error::parameter(
+                "number of bands",
+                bands,
+                format!("1 to {most}, so that columns stay orthogonal"),
+            ));
         }
         if n * bands > MAX_ENTRIES {
             let what = format!("optimising {bands} bands");
@@ -178,7 +181,13 @@ impl Setting {
             Workload::Momentum { beta, weight_decay } => {
                 vec![1.0, -(beta + 1.0 - weight_decay), beta * (1.0 - weight_decay)]
             }
-            _ => return Err(Error::parameter("workload", "other", "prefix sums or momentum: their inverse is banded")),
+            _ => {
+                return Err(Error::parameter(
+                    "workload",
+                    "other",
+                    "prefix sums or momentum: their inverse is banded",
+                ));
+            }
         };
         let toeplitz = super::toeplitz::banded(problem, bands, &mut super::unobserved())?;
         let coefs = toeplitz.factorization.strategy_coefs()?.expect("a Toeplitz strategy");
@@ -230,7 +239,9 @@ impl Setting {
     /// `ln((Σ_t e_t^p / n)^{1/p})` of the squared errors `e`, which with `p = 1` is the logarithm of the mean.
     fn objective(&self, x: &[f64], power: f64, gradient: &mut [f64]) -> f64 {
         let matrix = self.gram_matrix(x);
-        let invert = |weight: &dyn Fn(usize) -> f64| cholesky(&self.decoder_matrix(&matrix, weight)).map(|l| selected_inverse(&l));
+        let invert = |weight: &dyn Fn(usize) -> f64| {
+            cholesky(&self.decoder_matrix(&matrix, weight)).map(|l| selected_inverse(&l))
+        };
         let Some(inverse) = invert(&|_| 1.0) else { return f64::INFINITY };
         let errors: Vec<f64> = (0..self.n).map(|t| inverse.at(t, t).0).collect();
         let largest = errors.iter().copied().fold(0.0, f64::max);
@@ -283,7 +294,13 @@ mod tests {
         for workload in [Workload::Prefix, Workload::momentum(0.7, 0.02).unwrap()] {
             let problem = Problem { workload, ..Problem::streaming(14, Target::Rms) };
             let setting = Setting::new(&problem, 4).unwrap();
-            let x: Vec<f64> = setting.start().unwrap().iter().enumerate().map(|(i, x)| x * (0.9 + 0.01 * (i % 7) as f64)).collect();
+            let x: Vec<f64> = setting
+                .start()
+                .unwrap()
+                .iter()
+                .enumerate()
+                .map(|(i, x)| x * (0.9 + 0.01 * (i % 7) as f64))
+                .collect();
             for power in [1.0, 4.0, 16.0] {
                 let mut gradient = vec![0.0; x.len()];
                 setting.objective(&x, power, &mut gradient);
@@ -295,7 +312,11 @@ mod tests {
                         setting.objective(&moved, power, &mut vec![0.0; x.len()])
                     };
                     let difference = (at(1e-6) - at(-1e-6)) / 2e-6;
-                    assert!((difference - gradient[i]).abs() < 1e-6 * scale, "{power}, {i}: {} {difference}", gradient[i]);
+                    assert!(
+                        (difference - gradient[i]).abs() < 1e-6 * scale,
+                        "{power}, {i}: {} {difference}",
+                        gradient[i]
+                    );
                 }
             }
         }

@@ -5,6 +5,7 @@
 //! and decays are f32 numbers, and where f32 is coarse (decays near 1) decays are rounded one at a time, the others searched again.
 
 mod gradient;
+mod inverse;
 mod variables;
 
 use super::lbfgs::{Settings, minimize};
@@ -21,7 +22,7 @@ use variables::{EDGE, MIN_SCALE, Variables, ascending};
 const COARSE: usize = 30;
 const FINE: usize = 300;
 /// Multiplications per evaluation up to which all starts are tried, and fewer buffers first.
-const CHEAP: f64 = 2e5;
+const CHEAP: f64 = 1e6;
 /// A difference of `ln loss²` that is not worth a buffer.
 const NEGLIGIBLE: f64 = 1e-8;
 
@@ -42,7 +43,11 @@ const NEGLIGIBLE: f64 = 1e-8;
 pub fn optimize(problem: &Problem, num_buffers: usize, observer: Observer<'_>) -> Result<Optimum> {
     let start = Instant::now();
     if !(1..=MAX_BUFFERS).contains(&num_buffers) {
-        return Err(Error::parameter("number of buffers", num_buffers, format!("between 1 and {MAX_BUFFERS}")));
+        return Err(Error::parameter(
+            "number of buffers",
+            num_buffers,
+            format!("between 1 and {MAX_BUFFERS}"),
+        ));
     }
     let model = Model::new(problem)?;
     let mut search = Search::new(&model, num_buffers, observer);
@@ -95,8 +100,8 @@ struct Search<'a, 'b> {
 
 impl<'a, 'b> Search<'a, 'b> {
     fn new(model: &'a Model, num_buffers: usize, observer: Observer<'b>) -> Search<'a, 'b> {
-        // Per level: starts, the two best of them; at the end: two ways to round each decay, and the scales.
-        let max_iterations = num_buffers * (8 * COARSE + 2 * FINE) + (2 * num_buffers + 2) * COARSE;
+        // Per level: starts, the three best of them; at the end: two ways to round each decay, and the scales.
+        let max_iterations = num_buffers * (8 * COARSE + 3 * FINE) + (2 * num_buffers + 2) * COARSE;
         Search { model, observer, iterations: 0, max_iterations, best: f64::INFINITY, stopped: false }
     }
 
@@ -112,9 +117,10 @@ impl<'a, 'b> Search<'a, 'b> {
     /// The best with `d` buffers, or with those of `fewer` if another one does not help.
     fn level(&mut self, d: usize, fewer: Option<Candidate>) -> Result<Candidate> {
         let starts = self.starts(d, fewer.as_ref())?;
-        let mut found: Vec<Candidate> = starts.iter().map(|start| self.descend(start, &vec![None; d], COARSE)).collect();
+        let mut found: Vec<Candidate> =
+            starts.iter().map(|start| self.descend(start, &vec![None; d], COARSE)).collect();
         found.sort_by(|a, b| a.value.total_cmp(&b.value));
-        found.truncate(if self.is_cheap(d) { 2 } else { 1 });
+        found.truncate(if self.is_cheap(d) { 3 } else { 1 });
         let finished = found.iter().map(|start| self.descend(&start.buffers, &vec![None; d], FINE));
         let best = finished.min_by(|a, b| a.value.total_cmp(&b.value)).expect("at least one start");
         let best = self.pruned(best);
@@ -148,12 +154,18 @@ impl<'a, 'b> Search<'a, 'b> {
         let mut variables = Variables { model: self.model, fixed: fixed.to_vec() };
         let x = variables.encode(start);
         let max_iterations = if self.stopped { 0 } else { max_iterations };
-        let settings = Settings { max_iterations, gradient_tolerance: 1e-8, value_tolerance: 1e-11, ..Settings::default() };
+        let settings = Settings {
+            max_iterations,
+            gradient_tolerance: 1e-8,
+            value_tolerance: 1e-11,
+            ..Settings::default()
+        };
         let (before, best) = (self.iterations, self.best);
         let (observer, stopped, limit) = (&mut self.observer, &mut self.stopped, self.max_iterations);
         let found = minimize(&mut variables, x, settings, &mut |progress: Progress| {
             let loss = (0.5 * progress.loss.min(best)).exp();
-            let heard = observer(Progress { iteration: before + progress.iteration, max_iterations: limit, loss });
+            let heard =
+                observer(Progress { iteration: before + progress.iteration, max_iterations: limit, loss });
             *stopped |= heard.is_break();
             heard
         });
@@ -197,7 +209,9 @@ impl<'a, 'b> Search<'a, 'b> {
         let found = self.descend(&merged, &fixed, COARSE).buffers;
         let found = self.rounded_scales(&found);
         let simple = buffers_of(&Blt::rational(best.buffers.len(), self.model.num_steps())?);
-        let simple = self.rounded_scales(&simple.iter().map(|u| Buffer { decay: nearest(u.decay), ..*u }).collect::<Vec<_>>());
+        let simple = self.rounded_scales(
+            &simple.iter().map(|u| Buffer { decay: nearest(u.decay), ..*u }).collect::<Vec<_>>(),
+        );
         let value = |buffers: &[Buffer]| self.model.log_loss_squared(buffers).value;
         let buffers = if value(&simple) < value(&found) { simple } else { found };
         let (scale, decay): (Vec<f64>, Vec<f64>) = buffers.iter().map(|u| (u.scale, u.decay.value)).unzip();
@@ -215,11 +229,12 @@ impl<'a, 'b> Search<'a, 'b> {
             if !self.is_cheap(buffers.len()) || EDGE < 1e-4 * decay.complement {
                 break;
             }
-            let tried = [(decay.complement / EDGE).floor().max(1.0), (decay.complement / EDGE).ceil()].map(|ticks| {
-                let complement = ticks * EDGE;
-                fixed[i] = Some(Decay { value: 1.0 - complement, complement });
-                (self.descend(&current.buffers, &fixed, COARSE), fixed[i])
-            });
+            let tried =
+                [(decay.complement / EDGE).floor().max(1.0), (decay.complement / EDGE).ceil()].map(|ticks| {
+                    let complement = ticks * EDGE;
+                    fixed[i] = Some(Decay { value: 1.0 - complement, complement });
+                    (self.descend(&current.buffers, &fixed, COARSE), fixed[i])
+                });
             let (best, decay) = if tried[0].0.value <= tried[1].0.value { &tried[0] } else { &tried[1] };
             // A decay that overtook a fixed one would mix up their places.
             if best.buffers[i].decay != decay.expect("just set") {
@@ -243,7 +258,8 @@ impl<'a, 'b> Search<'a, 'b> {
 
 fn buffers_of(blt: &Blt) -> Vec<Buffer> {
     let pairs = blt.scale().iter().zip(blt.decay());
-    let buffers: Vec<Buffer> = pairs.map(|(&scale, &decay)| Buffer { scale, decay: Decay::new(decay) }).collect();
+    let buffers: Vec<Buffer> =
+        pairs.map(|(&scale, &decay)| Buffer { scale, decay: Decay::new(decay) }).collect();
     ascending(&buffers).1
 }
 
@@ -269,10 +285,16 @@ fn with_one_more(buffers: &[Buffer]) -> Vec<Vec<Buffer>> {
         ascending(&more).1
     };
     let (fastest, slowest) = (&buffers[0], &buffers[buffers.len() - 1]);
-    let mut starts = vec![at(place(fastest) + 1.5, 0.2 * fastest.scale), at(place(slowest) - 1.5, 0.2 * slowest.scale)];
-    let widest = buffers.windows(2).max_by(|a, b| (place(&a[0]) - place(&a[1])).total_cmp(&(place(&b[0]) - place(&b[1]))));
+    let mut starts =
+        vec![at(place(fastest) + 1.5, 0.2 * fastest.scale), at(place(slowest) - 1.5, 0.2 * slowest.scale)];
+    let widest = buffers
+        .windows(2)
+        .max_by(|a, b| (place(&a[0]) - place(&a[1])).total_cmp(&(place(&b[0]) - place(&b[1]))));
     if let Some(pair) = widest {
-        starts.push(at(0.5 * (place(&pair[0]) + place(&pair[1])), 0.3 * (pair[0].scale * pair[1].scale).sqrt()));
+        starts.push(at(
+            0.5 * (place(&pair[0]) + place(&pair[1])),
+            0.3 * (pair[0].scale * pair[1].scale).sqrt(),
+        ));
     }
     starts
 }

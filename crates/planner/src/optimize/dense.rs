@@ -1,1 +1,208 @@
-//! Dense strategies of least loss.
+//! The dense mechanism: the best of all lower-triangular strategies.
+//!
+//! | participation | what is solved | how |
+//! |---|---|---|
+//! | a stream | the problem itself, RMS or max loss | its dual ([`dual`]): loss and bound meet |
+//! | cyclic | `CᵀC` zero between steps of a residue, RMS loss or max loss | the primal ([`masked`]) |
+//! | min-sep | `CᵀC` banded with a unit diagonal: as many bands as the separation | the primal |
+//!
+//! Prefix sums of a stream cost O(n) per iteration ([`shifted`]), other workloads an eigendecomposition. `C` follows from `M = CᵀC` by
+//! the Cholesky factorisation that starts at the last row. The bound that is reported holds for every strategy, not only for
+//! those with zeros in `CᵀC`.
+//!
+//! Everything here is in f64; the engine rounds the entries of `C⁻¹` to f32, which is its business to account for.
+
+mod dual;
+mod masked;
+mod shifted;
+
+use super::{Observer, Optimum, Problem, Progress, Target};
+use crate::error::{Error, Result};
+use crate::factorization::{CUBIC_LIMIT, Factorization};
+use crate::lower::Lower;
+use crate::participation::Participation;
+use crate::sensitivity::Adjacency;
+use crate::strategy::Strategy;
+use crate::workload::Workload;
+use dual::{Dual, Rows};
+use faer::{Mat, MatRef, Side};
+use masked::{Mask, Masked};
+use shifted::Bidiagonal;
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+/// Iterations at most; a stream needs a few dozen.
+const MAX_ITERATIONS: usize = 1000;
+/// Powers of the squared errors that the max loss is approached with.
+const POWERS: [f64; 4] = [1.0, 10.0, 100.0, 1000.0];
+
+/// The best dense strategy.
+///
+/// # Guarantees
+/// The strategy has sensitivity 1. In a stream, `Optimum::gap` is the duality gap, about 1e-6.
+pub fn optimize(problem: &Problem, observer: Observer<'_>) -> Result<Optimum> {
+    let start = Instant::now();
+    let n = problem.num_steps;
+    problem.participation.check(n)?;
+    if n > CUBIC_LIMIT {
+        let what = "the best dense strategy".into();
+        return Err(Error::TooLarge { what, cost: "n³", n, limit: CUBIC_LIMIT });
+    }
+    let mask = mask(&problem.participation, n)?;
+    let lower = problem.workload.matrix(n)?;
+    let workload = Mat::from_fn(n, n, |t, s| lower.get(t, s));
+    let mut observe =
+        |iteration, loss| observer(Progress { iteration, max_iterations: MAX_ITERATIONS, loss });
+    let inverse = bidiagonal_inverse(&problem.workload, n);
+    let toeplitz = problem.workload.coefs(1).is_some();
+    let rows = match problem.target {
+        Target::Rms => Rows::Uniform,
+        Target::Max if toeplitz && mask.is_none() => Rows::Mirrored,
+        Target::Max => Rows::Free,
+    };
+    let mut dual = Dual::new(workload.clone(), inverse.clone(), rows, (0..n).map(Some).collect());
+    let Some((mask, classes)) = mask else {
+        let found = dual.maximize(MAX_ITERATIONS, &mut observe)?;
+        let factorization = scaled(dense(&dual.primal(&found)?)?, problem)?;
+        let mut optimum = Optimum::evaluate(problem, factorization, found.iterations, start)?;
+        (optimum.lower_bound, optimum.bound_reason) =
+            (found.bound, "duality: the optimum over all strategies");
+        return Ok(optimum);
+    };
+    // A few iterations in silence: a start, not a result.
+    let mut silent = |_, _| ControlFlow::Continue(());
+    let stream = dual.maximize(10, &mut silent)?;
+    let mut primal = Masked::new(workload.clone(), mask);
+    let powers = if problem.target == Target::Rms { &POWERS[..1] } else { &POWERS[..] };
+    let found = primal.minimize(&dual.primal(&stream)?, powers, MAX_ITERATIONS, &mut observe)?;
+    let strategy = dense(&found.gram)?;
+    let strategy = match mask {
+        Mask::Bands(bands) => banded(&strategy, bands),
+        Mask::Residues(_) => strategy,
+    };
+    let bound = Dual::new(workload, inverse, rows, classes).maximize(MAX_ITERATIONS, &mut silent)?.bound;
+    let mut optimum = Optimum::evaluate(problem, scaled(strategy, problem)?, found.iterations, start)?;
+    if bound > optimum.lower_bound {
+        optimum.lower_bound = bound;
+        optimum.bound_reason = "duality: sensitivity is at least the norm of a pattern's columns";
+    }
+    Ok(optimum)
+}
+
+/// Zeros of the Gram matrix, and disjoint patterns for the bound; `None` for a stream.
+type Zeros = Option<(Mask, Vec<Option<usize>>)>;
+
+fn mask(participation: &Participation, n: usize) -> Result<Zeros> {
+    let (separation, participations) = match participation {
+        Participation::Single => return Ok(None),
+        Participation::Full => (1, n),
+        Participation::Cyclic { separation, max_participations } => (*separation, *max_participations),
+        Participation::MinSep { min_sep, max_participations } => (*min_sep, *max_participations),
+        Participation::Patterns(_) => {
+            return Err(Error::parameter(
+                "participation",
+                "a list of patterns",
+                "single, cyclic, min-sep or full, for the dense optimum",
+            ));
+        }
+    };
+    if let Participation::MinSep { .. } = participation {
+        if participations == 1 {
+            return Ok(None);
+        }
+        // Patterns as far apart as they can be cover the most steps.
+        let apart = separation.max(n / participations);
+        let classes = (0..n).map(|t| (t / apart < participations).then_some(t % apart)).collect();
+        return Ok(Some((Mask::Bands(separation), classes)));
+    }
+    if participations < n.div_ceil(separation) {
+        let most = n.div_ceil(separation);
+        let expected = format!("{most}: nobody takes part in the last steps, which need no noise");
+        return Err(Error::parameter("max participations", participations, expected));
+    }
+    if participations == 1 {
+        return Ok(None);
+    }
+    Ok(Some((Mask::Residues(separation), (0..n).map(|t| Some(t % separation)).collect())))
+}
+
+/// `A⁻¹`, where it has one diagonal below the main one: prefix sums, leaky or not, with any weights.
+fn bidiagonal_inverse(workload: &Workload, n: usize) -> Option<Bidiagonal> {
+    if let Workload::Scaled { base, rows, columns } = workload {
+        let mut inverse = bidiagonal_inverse(base, n)?;
+        let factor = |list: &[f64], t: usize| list.get(t).copied().unwrap_or(1.0);
+        for t in 0..n {
+            inverse.diagonal[t] /= factor(rows, t) * factor(columns, t);
+        }
+        for t in 0..n - 1 {
+            inverse.below[t] /= factor(rows, t) * factor(columns, t + 1);
+        }
+        return Some(inverse);
+    }
+    let filter = workload.filter()?;
+    let mut poles = filter.poles.iter().filter(|pole| **pole != 0.0);
+    let pole = *poles.next()?;
+    if filter.numerator.len() > 1 || poles.next().is_some() {
+        return None;
+    }
+    let scale = filter.numerator[0];
+    Some(Bidiagonal { diagonal: vec![1.0 / scale; n], below: vec![-pole / scale; n - 1] })
+}
+
+/// `C` with a positive diagonal from `M = CᵀC`.
+fn dense(gram: &Mat<f64>) -> Result<Strategy> {
+    let n = gram.nrows();
+    let flipped = Mat::from_fn(n, n, |t, s| gram[(n - 1 - t, n - 1 - s)]);
+    let factor = flipped.llt(Side::Lower).map_err(|_| not_finite())?;
+    let factor = factor.L();
+    Ok(Strategy::Dense(Lower::from_fn(n, |t, s| factor[(n - 1 - s, n - 1 - t)])))
+}
+
+fn banded(strategy: &Strategy, bands: usize) -> Strategy {
+    let Strategy::Dense(matrix) = strategy else { unreachable!("made by dense()") };
+    let row = |t: usize| (0..bands.min(t + 1)).map(|age| matrix.get(t, t - age)).collect();
+    Strategy::Banded((0..matrix.len()).map(row).collect())
+}
+
+/// The strategy divided by its sensitivity.
+fn scaled(strategy: Strategy, problem: &Problem) -> Result<Factorization> {
+    let n = problem.num_steps;
+    let factorization = Factorization::new(strategy, n)?;
+    let sensitivity = factorization.sensitivity(&problem.participation, Adjacency::ZeroOut)?.value;
+    let strategy = match factorization.strategy() {
+        Strategy::Dense(matrix) => Strategy::Dense(Lower::from_fn(n, |t, s| matrix.get(t, s) / sensitivity)),
+        Strategy::Banded(rows) => {
+            let scale = |row: &Vec<f64>| row.iter().map(|value| value / sensitivity).collect();
+            Strategy::Banded(rows.iter().map(scale).collect())
+        }
+        other => unreachable!("{other:?} is not what the optimiser makes"),
+    };
+    Factorization::new(strategy, n)
+}
+
+fn product(left: MatRef<'_, f64>, right: MatRef<'_, f64>) -> Mat<f64> {
+    left * right
+}
+
+/// Eigenvalues and eigenvectors; `None` for what is not finite.
+fn eigen(matrix: &Mat<f64>) -> Option<(Vec<f64>, Mat<f64>)> {
+    let decomposition = matrix.self_adjoint_eigen(Side::Lower).ok()?;
+    let values: Vec<f64> = decomposition.S().column_vector().iter().copied().collect();
+    values.iter().all(|value| value.is_finite()).then(|| (values, decomposition.U().to_owned()))
+}
+
+/// Scales rows and columns to a unit diagonal.
+fn normalize(gram: &mut Mat<f64>) {
+    let scale: Vec<f64> = gram.diagonal().column_vector().iter().map(|entry| 1.0 / entry.sqrt()).collect();
+    for (column, own) in gram.col_iter_mut().zip(&scale) {
+        column.iter_mut().zip(&scale).for_each(|(entry, other)| *entry *= own * other);
+    }
+}
+
+fn not_finite() -> Error {
+    Error::parameter(
+        "workload",
+        "too ill-conditioned for f64",
+        "one whose dense optimum is positive definite",
+    )
+}

@@ -8,7 +8,8 @@
 //! ∂λ̃ᵢ/∂αⱼ = α̃ᵢ/Dᵢⱼ       ∂λ̃ᵢ/∂λⱼ = α̃ᵢαⱼ/Dᵢⱼ²
 //! ```
 
-use crate::blt::{Decay, Pole, Root};
+use super::inverse::{Inverse, ramp_sum_slope, sum_slope};
+use crate::blt::Decay;
 use crate::error::{Error, Result};
 use crate::optimize::{Problem, Target};
 use crate::participation::Participation;
@@ -56,10 +57,13 @@ impl Model {
         let (separation, participations, non_increasing) = match problem.participation {
             Participation::Single | Participation::MinSep { max_participations: 1, .. } => (n, 1, false),
             Participation::Full => (1, n, true),
-            Participation::Cyclic { separation, max_participations } => (separation, max_participations, true),
+            Participation::Cyclic { separation, max_participations } => {
+                (separation, max_participations, true)
+            }
             Participation::MinSep { min_sep, max_participations } => (min_sep, max_participations, true),
             Participation::Patterns(_) => {
-                let expected = "single, cyclic, min-sep or full: early and often is not the worst of any patterns";
+                let expected =
+                    "single, cyclic, min-sep or full: early and often is not the worst of any patterns";
                 return Err(Error::parameter("participation", "a list of patterns", expected));
             }
         };
@@ -115,15 +119,18 @@ impl Model {
         let (b, k, d) = (self.separation, self.participations, buffers.len());
         let mut total = Term::constant(0.0);
         let lead = by_buffer(buffers, |u| u.decay.power(b - 1));
-        let lead_slope = by_buffer(buffers, |u| if b < 2 { 0.0 } else { (b - 1) as f64 * u.decay.power(b - 2) });
+        let lead_slope =
+            by_buffer(buffers, |u| if b < 2 { 0.0 } else { (b - 1) as f64 * u.decay.power(b - 2) });
         let (mut g, mut g_slope) = ([0.0; MAX_BUFFERS], [0.0; MAX_BUFFERS]);
-        let (mut products, mut product_slopes) = ([[0.0; MAX_BUFFERS]; MAX_BUFFERS], [[0.0; MAX_BUFFERS]; MAX_BUFFERS]);
+        let (mut products, mut product_slopes) =
+            ([[0.0; MAX_BUFFERS]; MAX_BUFFERS], [[0.0; MAX_BUFFERS]; MAX_BUFFERS]);
         for p in 0..k {
             let head = 1.0 + (0..d).map(|i| buffers[i].scale * lead[i] * g[i]).sum::<f64>();
             total.value += head * head;
             for i in 0..d {
                 total.slope[i][0] += 2.0 * head * lead[i] * g[i];
-                total.slope[i][1] += 2.0 * head * buffers[i].scale * (lead_slope[i] * g[i] + lead[i] * g_slope[i]);
+                total.slope[i][1] +=
+                    2.0 * head * buffers[i].scale * (lead_slope[i] * g[i] + lead[i] * g_slope[i]);
                 let (stride, stride_slope) = (lead[i] * buffers[i].decay.value, b as f64 * lead[i]);
                 g_slope[i] = stride_slope * g[i] + stride * g_slope[i];
                 g[i] = 1.0 + stride * g[i];
@@ -144,7 +151,8 @@ impl Model {
                 let (full, last) = (both.sum(b - 1), both.sum(rest));
                 let form = products[i][l] * full + g[i] * g[l] * last;
                 let slope = products[i][l] * sum_slope(both, b - 1) + g[i] * g[l] * sum_slope(both, rest);
-                let slope = product_slopes[i][l] * full + g_slope[i] * g[l] * last + other.decay.value * slope;
+                let slope =
+                    product_slopes[i][l] * full + g_slope[i] * g[l] * last + other.decay.value * slope;
                 total.value += own.scale * other.scale * form;
                 total.slope[i][0] += 2.0 * other.scale * form;
                 total.slope[i][1] += 2.0 * own.scale * other.scale * slope;
@@ -163,7 +171,8 @@ impl Model {
             Target::Rms => 0.5 * (self.num_steps as f64 + 1.0),
         };
         let mut total = Term::constant(kappa * kappa * ones);
-        let (mut by_kappa, mut by_beta, mut by_decay) = (2.0 * kappa * ones, [0.0; MAX_BUFFERS], [0.0; MAX_BUFFERS]);
+        let (mut by_kappa, mut by_beta, mut by_decay) =
+            (2.0 * kappa * ones, [0.0; MAX_BUFFERS], [0.0; MAX_BUFFERS]);
         for i in 0..d {
             let (sum, slope) = self.weighted_sum(inverse.decay[i]);
             total.value += 2.0 * kappa * beta[i] * sum;
@@ -179,7 +188,8 @@ impl Model {
         }
         for (j, buffer) in buffers.iter().enumerate() {
             let mu = buffer.decay.complement;
-            let mut slope = [-by_kappa * kappa * kappa / mu, -by_kappa * kappa * kappa * buffer.scale / mu / mu];
+            let mut slope =
+                [-by_kappa * kappa * kappa / mu, -by_kappa * kappa * kappa * buffer.scale / mu / mu];
             for i in 0..d {
                 // β = 1/(S μ̃) with S = Σ αⱼ/Dᵢⱼ², which moves by itself and with λ̃.
                 let (distance, alpha) = (inverse.distance[i][j], inverse.scale[i]);
@@ -216,7 +226,8 @@ impl Model {
         let mut decoder = coefs.to_vec();
         solve(buffers, decoder.iter_mut());
         let mut adjoint: Vec<f64> = decoder.iter().enumerate().map(|(t, value)| weight(t) * value).collect();
-        let mut total = Term::constant(decoder.iter().zip(&adjoint).map(|(value, weighted)| value * weighted).sum());
+        let mut total =
+            Term::constant(decoder.iter().zip(&adjoint).map(|(value, weighted)| value * weighted).sum());
         solve(buffers, adjoint.iter_mut().rev());
         let (mut memory, mut memory_slope) = ([0.0; MAX_BUFFERS], [0.0; MAX_BUFFERS]);
         for (value, y) in decoder.iter().zip(&adjoint) {
@@ -236,53 +247,10 @@ fn solve<'a>(buffers: &[Buffer], values: impl Iterator<Item = &'a mut f64>) {
     let mut memory = [0.0; MAX_BUFFERS];
     for value in values {
         *value -= buffers.iter().zip(&memory).map(|(buffer, memory)| buffer.scale * memory).sum::<f64>();
-        memory.iter_mut().zip(buffers).for_each(|(memory, buffer)| *memory = buffer.decay.value * *memory + *value);
-    }
-}
-
-/// What the closed form of the error needs of `C⁻¹`.
-struct Inverse {
-    /// κ.
-    floor: f64,
-    /// α̃, λ̃ and `β = α̃/(1 − λ̃)`.
-    scale: [f64; MAX_BUFFERS],
-    decay: [Decay; MAX_BUFFERS],
-    weight: [f64; MAX_BUFFERS],
-    /// `λ̃ᵢ − λⱼ`.
-    distance: [[f64; MAX_BUFFERS]; MAX_BUFFERS],
-    /// `Σⱼ αⱼ/Dᵢⱼ³`.
-    cubes: [f64; MAX_BUFFERS],
-}
-
-impl Inverse {
-    fn of(buffers: &[Buffer]) -> Inverse {
-        // Poles counted from 1 downwards: −(1 − λ) has the digits that λ lacks near 1.
-        let poles: Vec<Pole> =
-            buffers.iter().map(|u| Pole { scale: u.scale, decay: -u.decay.complement }).collect();
-        let mut inverse = Inverse {
-            floor: 1.0 / (1.0 + buffers.iter().map(|u| u.scale / u.decay.complement).sum::<f64>()),
-            scale: [0.0; MAX_BUFFERS],
-            decay: [Decay::new(0.0); MAX_BUFFERS],
-            weight: [0.0; MAX_BUFFERS],
-            distance: [[0.0; MAX_BUFFERS]; MAX_BUFFERS],
-            cubes: [0.0; MAX_BUFFERS],
-        };
-        for i in 0..poles.len() {
-            let root = Root::below(&poles, i);
-            let origin = &buffers[root.origin];
-            let complement = origin.decay.complement - root.offset;
-            inverse.decay[i] = Decay { value: origin.decay.value + root.offset, complement };
-            let mut squares = 0.0;
-            for (j, pole) in poles.iter().enumerate() {
-                let distance = root.offset + (poles[root.origin].decay - pole.decay);
-                inverse.distance[i][j] = distance;
-                squares += pole.scale / distance / distance;
-                inverse.cubes[i] += pole.scale / distance / distance / distance;
-            }
-            inverse.scale[i] = 1.0 / squares;
-            inverse.weight[i] = inverse.scale[i] / complement;
-        }
-        inverse
+        memory
+            .iter_mut()
+            .zip(buffers)
+            .for_each(|(memory, buffer)| *memory = buffer.decay.value * *memory + *value);
     }
 }
 
@@ -290,43 +258,6 @@ fn by_buffer(buffers: &[Buffer], value: impl Fn(&Buffer) -> f64) -> [f64; MAX_BU
     let mut values = [0.0; MAX_BUFFERS];
     values.iter_mut().zip(buffers).for_each(|(to, buffer)| *to = value(buffer));
     values
-}
-
-/// `γ_n'(λ) = Σ t λ^(t−1)`: `(γ_n − nλ^(n−1))/(1 − λ)`, or where that is 0/0 the series `Σ_k k C(n, k+1) (−μ)^(k−1)`.
-fn sum_slope(decay: Decay, n: u64) -> f64 {
-    let (steps, mu) = (n as f64, decay.complement);
-    if n < 2 {
-        return 0.0;
-    }
-    if steps * mu >= 0.5 {
-        return (decay.sum(n) - steps * decay.power(n - 1)) / mu;
-    }
-    // Ratio of successive terms: −μ (n − k − 1)/(k + 2) · (k + 1)/k.
-    series(0.5 * steps * (steps - 1.0), |k| -mu * (steps - k - 1.0) / (k + 2.0) * (k + 1.0) / k)
-}
-
-/// `S_n'(λ) = Σ (n − t) t λ^(t−1)`: `(S_n − γ_n − λγ_n')/(1 − λ)`, or the series `Σ_k k C(n+1, k+2) (−μ)^(k−1)`.
-fn ramp_sum_slope(decay: Decay, n: u64) -> f64 {
-    let (steps, mu) = (n as f64, decay.complement);
-    if n < 2 {
-        return 0.0;
-    }
-    if steps * mu >= 0.5 {
-        return (decay.ramp_sum(n) - decay.sum(n) - decay.value * sum_slope(decay, n)) / mu;
-    }
-    let first = (steps + 1.0) * steps * (steps - 1.0) / 6.0;
-    series(first, |k| -mu * (steps - k - 1.0) / (k + 3.0) * (k + 1.0) / k)
-}
-
-/// The sum of a series that starts with `term`, by the ratio of term k + 1 to term k.
-fn series(mut term: f64, ratio: impl Fn(f64) -> f64) -> f64 {
-    let (mut sum, mut k) = (0.0, 1.0);
-    while term.abs() > 1e-17 * f64::abs(sum) {
-        sum += term;
-        term *= ratio(k);
-        k += 1.0;
-    }
-    sum
 }
 
 #[cfg(test)]
@@ -340,7 +271,10 @@ mod tests {
     /// Systems of one to five buffers; the last has λ̃₁ < 0.
     fn systems() -> Vec<Vec<Buffer>> {
         let system = |pairs: &[(f64, f64)]| {
-            pairs.iter().map(|&(scale, mu)| Buffer { scale, decay: Decay { value: 1.0 - mu, complement: mu } }).collect()
+            pairs
+                .iter()
+                .map(|&(scale, mu)| Buffer { scale, decay: Decay { value: 1.0 - mu, complement: mu } })
+                .collect()
         };
         vec![
             system(&[(0.3, 0.1)]),
@@ -385,14 +319,20 @@ mod tests {
                                 let decay = &mut moved[i].decay;
                                 match parameter {
                                     0 => moved[i].scale += steps * step,
-                                    _ => *decay = Decay { value: decay.value + steps * step, complement: decay.complement - steps * step },
+                                    _ => {
+                                        *decay = Decay {
+                                            value: decay.value + steps * step,
+                                            complement: decay.complement - steps * step,
+                                        }
+                                    }
                                 }
                                 model.log_loss_squared(&moved).value
                             };
                             let numeric = (8.0 * (at(1.0) - at(-1.0)) - (at(2.0) - at(-2.0))) / (12.0 * step);
                             let slope = analytic.slope[i][parameter];
                             // Relative to the slope, or to what rounding leaves of the difference: 1e-15·|value| / (1e-4·own).
-                            let bound = 1e-6 * slope.abs() + 1e-10 * (1.0 + analytic.value.abs()) / own[parameter];
+                            let bound =
+                                1e-6 * slope.abs() + 1e-10 * (1.0 + analytic.value.abs()) / own[parameter];
                             let case = (n, target, buffers.len(), i, parameter);
                             assert!((slope - numeric).abs() < bound, "{case:?}: {slope} for {numeric}");
                             checked += 1;
@@ -407,11 +347,15 @@ mod tests {
     #[test]
     fn values_are_those_of_the_blt() {
         for buffers in systems() {
-            let (scale, decay): (Vec<f64>, Vec<f64>) = buffers.iter().map(|u| (u.scale, u.decay.value)).unzip();
+            let (scale, decay): (Vec<f64>, Vec<f64>) =
+                buffers.iter().map(|u| (u.scale, u.decay.value)).unzip();
             let blt = crate::Blt::new(&scale, &decay).unwrap();
             let participation = Participation::MinSep { min_sep: 7, max_participations: 11 };
-            for (target, error) in [(Target::Max, blt.max_error_squared(95)), (Target::Rms, blt.mean_error_squared(95))] {
-                let mut model = Model::new(&problem(95, &Workload::Prefix, participation.clone(), target)).unwrap();
+            for (target, error) in
+                [(Target::Max, blt.max_error_squared(95)), (Target::Rms, blt.mean_error_squared(95))]
+            {
+                let mut model =
+                    Model::new(&problem(95, &Workload::Prefix, participation.clone(), target)).unwrap();
                 let expected = (blt.min_sep_sensitivity_squared(95, 7, 11) * error).ln();
                 let closed = model.log_loss_squared(&buffers);
                 // The same prefix sums as coefficients of any workload.

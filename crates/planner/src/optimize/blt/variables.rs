@@ -33,7 +33,8 @@ impl Variables<'_> {
         let slack = if self.model.non_increasing { 1.0 - shrink * total } else { 1.0 };
         let scales = buffers.iter().map(|buffer| (shrink * buffer.scale.max(MIN_SCALE) / slack).ln());
         let decays = buffers.iter().map(|buffer| {
-            let [above, below] = [buffer.decay.complement, buffer.decay.value].map(|x| (x - EDGE).max(0.01 * EDGE));
+            let [above, below] =
+                [buffer.decay.complement, buffer.decay.value].map(|x| (x - EDGE).max(0.01 * EDGE));
             (above / below).ln()
         });
         scales.chain(decays).collect()
@@ -54,7 +55,9 @@ impl Variables<'_> {
             complement: EDGE + RANGE / (1.0 + (-x).exp()),
         };
         let pairs = scales.iter().zip(decays).zip(&self.fixed);
-        pairs.map(|((&a, &x), fixed)| Buffer { scale: scale(a), decay: fixed.unwrap_or_else(|| decay(x)) }).collect()
+        pairs
+            .map(|((&a, &x), fixed)| Buffer { scale: scale(a), decay: fixed.unwrap_or_else(|| decay(x)) })
+            .collect()
     }
 }
 
@@ -102,7 +105,9 @@ mod tests {
         let decay = |mu: f64| Decay { value: 1.0 - mu, complement: mu };
         let pairs = [(0.05, 3e-3), (0.3, 0.55), (0.01, 2e-7)];
         let buffers = pairs.map(|(scale, mu)| Buffer { scale, decay: decay(mu) });
-        for participation in [Participation::Single, Participation::MinSep { min_sep: 9, max_participations: 20 }] {
+        for participation in
+            [Participation::Single, Participation::MinSep { min_sep: 9, max_participations: 20 }]
+        {
             let problem =
                 Problem { num_steps: 200, workload: Workload::Prefix, participation, target: Target::Rms };
             let model = Model::new(&problem).unwrap();
@@ -122,7 +127,10 @@ mod tests {
                     variables.evaluate(&moved, &mut ignored)
                 };
                 let numeric = (8.0 * (at(1e-3) - at(-1e-3)) - (at(2e-3) - at(-2e-3))) / 12e-3;
-                assert!((gradient[i] - numeric).abs() < 1e-6 * gradient[i].abs() + 1e-11, "{i}: {gradient:?}, {numeric}");
+                assert!(
+                    (gradient[i] - numeric).abs() < 1e-6 * gradient[i].abs() + 1e-11,
+                    "{i}: {gradient:?}, {numeric}"
+                );
             }
         }
     }

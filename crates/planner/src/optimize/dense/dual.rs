@@ -98,7 +98,11 @@ impl Dual {
         };
         let mut hear = |progress: Progress| {
             let (loss, bound) = last.get();
-            if loss <= bound * (1.0 + GAP) { ControlFlow::Break(()) } else { observe(progress.iteration, loss) }
+            if loss <= bound * (1.0 + GAP) {
+                ControlFlow::Break(())
+            } else {
+                observe(progress.iteration, loss)
+            }
         };
         let found = minimize(&mut objective, start, settings, &mut hear);
         let best = self.best.take().ok_or_else(super::not_finite)?;
@@ -129,7 +133,8 @@ impl Dual {
         }
         // X Q = U Σ: the rows of K are those of UΣ weighted by 1/σ.
         let image = product(self.weighted(rows, columns).as_ref(), vectors.as_ref());
-        let inverse: Vec<f64> = values.iter().map(|value| if *value > 0.0 { 1.0 / value } else { 0.0 }).collect();
+        let inverse: Vec<f64> =
+            values.iter().map(|value| if *value > 0.0 { 1.0 / value } else { 0.0 }).collect();
         Some((left, weighted_squares(&image, &inverse)))
     }
 

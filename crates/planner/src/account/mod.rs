@@ -1,0 +1,7 @@
+//! Privacy accounting: what a noise multiplier and a sensitivity are worth.
+
+pub mod gdp;
+
+pub use gdp::{
+    Budget, delta_of_epsilon, epsilon_of_delta, gdp_mu_of_budget, gdp_mu_of_zcdp, zcdp_rho_of_gdp,
+};

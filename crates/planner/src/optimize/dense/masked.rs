@@ -1,0 +1,161 @@
+//! The primal problem with several participations: `M = CᵀC` is zero at every pair of steps that one unit may take part in, so that
+//! sensitivity is a sum of column norms.
+//!
+//! The error is convex in `M`, and L-BFGS minimises it over the entries that are left. For cyclic participation the diagonal is free
+//! up to its sum over each residue; gradients are projected onto that. L-BFGS only ever adds gradients up, and does not care which
+//! orthonormal coordinates they are written in: this is the same as eliminating the constraints.
+
+use super::product;
+use crate::error::Result;
+use crate::optimize::Progress;
+use crate::optimize::lbfgs::{Objective, Settings, minimize};
+use faer::linalg::solvers::Solve;
+use faer::{Mat, Side};
+use std::ops::ControlFlow;
+
+/// Which entries of `M` may be other than zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mask {
+    /// Not those of two steps of the same residue; the diagonal sums to 1 over each residue.
+    Residues(usize),
+    /// Those fewer than this many steps apart; the diagonal is 1.
+    Bands(usize),
+}
+
+impl Mask {
+    fn allows(self, t: usize, s: usize) -> bool {
+        match self {
+            Mask::Residues(separation) => t % separation != s % separation,
+            Mask::Bands(bands) => t.abs_diff(s) < bands,
+        }
+    }
+}
+
+pub(super) struct Masked {
+    workload: Mat<f64>,
+    mask: Mask,
+    /// Errors are averaged with this power: 1 for the RMS loss, large for the max loss.
+    power: f64,
+    /// Off-diagonal variables, (t, s) with t > s, then the diagonal for residues.
+    pairs: Vec<(usize, usize)>,
+}
+
+/// A Gram matrix and how long it took.
+pub(super) struct Found {
+    pub(super) gram: Mat<f64>,
+    pub(super) iterations: usize,
+}
+
+impl Masked {
+    pub(super) fn new(workload: Mat<f64>, mask: Mask) -> Masked {
+        let n = workload.nrows();
+        let pairs = (0..n).flat_map(|t| (0..t).map(move |s| (t, s))).filter(|(t, s)| mask.allows(*t, *s));
+        Masked { workload, mask, power: 1.0, pairs: pairs.collect() }
+    }
+
+    /// From a positive definite matrix with a unit diagonal, such as the optimum of the stream. `powers` are used one after another.
+    pub(super) fn minimize(
+        &mut self,
+        start: &Mat<f64>,
+        powers: &[f64],
+        max_iterations: usize,
+        observe: &mut dyn FnMut(usize, f64) -> ControlFlow<()>,
+    ) -> Result<Found> {
+        let mut x = self.start(start);
+        let mut iterations = 0;
+        let settings =
+            Settings { memory: 20, max_iterations, gradient_tolerance: 1e-9, value_tolerance: 1e-9 };
+        let participations = match self.mask {
+            Mask::Residues(_) => 1.0,
+            Mask::Bands(bands) => self.workload.nrows().div_ceil(bands) as f64,
+        };
+        let mut stopped = false;
+        for power in powers {
+            if stopped {
+                break;
+            }
+            self.power = *power;
+            let mut hear = |progress: Progress| {
+                let flow = observe(
+                    iterations + progress.iteration,
+                    (0.5 * progress.loss).exp() * participations.sqrt(),
+                );
+                stopped = flow.is_break();
+                flow
+            };
+            let found = minimize(self, x, settings, &mut hear);
+            iterations += found.iterations;
+            x = found.x;
+        }
+        Ok(Found { gram: self.gram(&x), iterations })
+    }
+
+    /// The entries that are left, times a triangle that falls to zero at the separation: positive definite, as the triangle is.
+    fn start(&self, gram: &Mat<f64>) -> Vec<f64> {
+        let n = gram.nrows();
+        let separation = match self.mask {
+            Mask::Residues(separation) | Mask::Bands(separation) => separation,
+        };
+        let scale = |t: usize| match self.mask {
+            Mask::Residues(separation) => 1.0 / ((n - 1 - t % separation) / separation + 1) as f64,
+            Mask::Bands(_) => 1.0,
+        };
+        let triangle = |t: usize, s: usize| (1.0 - (t - s) as f64 / separation as f64).max(0.0);
+        let entry = |t: usize, s: usize| triangle(t, s) * gram[(t, s)] * (scale(t) * scale(s)).sqrt();
+        let mut x: Vec<f64> = self.pairs.iter().map(|(t, s)| entry(*t, *s)).collect();
+        if let Mask::Residues(_) = self.mask {
+            x.extend((0..n).map(scale));
+        }
+        x
+    }
+
+    fn gram(&self, x: &[f64]) -> Mat<f64> {
+        let n = self.workload.nrows();
+        let mut gram = Mat::identity(n, n);
+        let (pairs, diagonal) = x.split_at(self.pairs.len());
+        for ((t, s), value) in self.pairs.iter().zip(pairs) {
+            gram[(*t, *s)] = *value;
+            gram[(*s, *t)] = *value;
+        }
+        diagonal.iter().enumerate().for_each(|(t, value)| gram[(t, t)] = *value);
+        gram
+    }
+
+    /// Subtracts the mean of each residue.
+    fn project(&self, diagonal: &mut [f64]) {
+        let Mask::Residues(separation) = self.mask else { return };
+        for first in 0..separation.min(diagonal.len()) {
+            let members = diagonal[first..].iter().step_by(separation);
+            let mean = members.clone().sum::<f64>() / members.len() as f64;
+            diagonal[first..].iter_mut().step_by(separation).for_each(|entry| *entry -= mean);
+        }
+    }
+}
+
+impl Objective for Masked {
+    /// `ln` of the power mean of the squared errors.
+    fn evaluate(&mut self, x: &[f64], gradient: &mut [f64]) -> f64 {
+        let n = self.workload.nrows();
+        let Ok(factor) = self.gram(x).llt(Side::Lower) else { return f64::INFINITY };
+        // Column t: M⁻¹ times row t of the workload.
+        let mut solved = factor.solve(self.workload.transpose());
+        let errors: Vec<f64> = (0..n)
+            .map(|t| solved.col(t).iter().zip(self.workload.row(t).iter()).map(|(a, b)| a * b).sum())
+            .collect();
+        let largest = errors.iter().copied().fold(0.0, f64::max);
+        let powers: Vec<f64> = errors.iter().map(|error| (error / largest).powf(self.power)).collect();
+        let sum: f64 = powers.iter().sum();
+        for (t, (power, error)) in powers.iter().zip(&errors).enumerate() {
+            let weight = (power / (error * sum)).sqrt();
+            solved.col_mut(t).iter_mut().for_each(|entry| *entry *= weight);
+        }
+        let slope = product(solved.as_ref(), solved.transpose());
+        let (pairs, diagonal) = gradient.split_at_mut(self.pairs.len());
+        for (out, (t, s)) in pairs.iter_mut().zip(&self.pairs) {
+            *out = -2.0 * slope[(*t, *s)];
+        }
+        diagonal.iter_mut().enumerate().for_each(|(t, out)| *out = -slope[(t, t)]);
+        self.project(diagonal);
+        largest.ln() + (sum / n as f64).ln() / self.power
+    }
+}
