@@ -1,7 +1,9 @@
 //! Privacy accounting: what a noise multiplier and a sensitivity are worth.
 
 pub mod gdp;
+pub mod pld;
 
 pub use gdp::{
     Budget, delta_of_epsilon, epsilon_of_delta, gdp_mu_of_budget, gdp_mu_of_zcdp, zcdp_rho_of_gdp,
 };
+pub use pld::Subsampled;

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::factorization::Factorization;
 use crate::strategy::Strategy;
 use gradient::{Buffer, MAX_BUFFERS, Model};
+use std::ops::ControlFlow;
 use std::time::Instant;
 use variables::{EDGE, MIN_SCALE, Variables, ascending};
 
@@ -25,6 +26,8 @@ const FINE: usize = 300;
 const CHEAP: f64 = 1e6;
 /// A difference of `ln loss²` that is not worth a buffer.
 const NEGLIGIBLE: f64 = 1e-8;
+/// A search ends when it gains less than this three times in a row.
+const STALLED: f64 = 1e-10;
 
 /// The best BLT with at most `num_buffers` buffers, 1 to 8: buffers that do not help are dropped.
 ///
@@ -118,10 +121,11 @@ impl<'a, 'b> Search<'a, 'b> {
     fn level(&mut self, d: usize, fewer: Option<Candidate>) -> Result<Candidate> {
         let starts = self.starts(d, fewer.as_ref())?;
         let mut found: Vec<Candidate> =
-            starts.iter().map(|start| self.descend(start, &vec![None; d], COARSE)).collect();
+            starts.iter().map(|start| self.descend(start, &vec![None; start.len()], COARSE)).collect();
         found.sort_by(|a, b| a.value.total_cmp(&b.value));
         found.truncate(if self.is_cheap(d) { 3 } else { 1 });
-        let finished = found.iter().map(|start| self.descend(&start.buffers, &vec![None; d], FINE));
+        let finished =
+            found.iter().map(|start| self.descend(&start.buffers, &vec![None; start.buffers.len()], FINE));
         let best = finished.min_by(|a, b| a.value.total_cmp(&b.value)).expect("at least one start");
         let best = self.pruned(best);
         Ok(match fewer {
@@ -143,7 +147,7 @@ impl<'a, 'b> Search<'a, 'b> {
         for horizon in [n.div_ceil(8), n.saturating_mul(4)] {
             starts.push(buffers_of(&Blt::rational(d, horizon)?));
         }
-        if let Some(fewer) = fewer.filter(|fewer| fewer.buffers.len() + 1 == d) {
+        if let Some(fewer) = fewer.filter(|fewer| fewer.buffers.len() < d) {
             starts.extend(with_one_more(&fewer.buffers));
         }
         Ok(starts)
@@ -154,21 +158,21 @@ impl<'a, 'b> Search<'a, 'b> {
         let mut variables = Variables { model: self.model, fixed: fixed.to_vec() };
         let x = variables.encode(start);
         let max_iterations = if self.stopped { 0 } else { max_iterations };
-        let settings = Settings {
-            max_iterations,
-            gradient_tolerance: 1e-8,
-            value_tolerance: 1e-11,
-            ..Settings::default()
-        };
+        // The slope at which a step gains less than rounding takes; below, line searches would chase it.
+        let settings = Settings { max_iterations, gradient_tolerance: 1e-7, ..Settings::default() };
         let (before, best) = (self.iterations, self.best);
         let (observer, stopped, limit) = (&mut self.observer, &mut self.stopped, self.max_iterations);
+        let (mut last, mut stalled) = (f64::INFINITY, 0);
         let found = minimize(&mut variables, x, settings, &mut |progress: Progress| {
             let loss = (0.5 * progress.loss.min(best)).exp();
             let heard =
                 observer(Progress { iteration: before + progress.iteration, max_iterations: limit, loss });
             *stopped |= heard.is_break();
-            heard
+            stalled = if last - progress.loss < STALLED { stalled + 1 } else { 0 };
+            last = progress.loss;
+            if stalled == 3 { ControlFlow::Break(()) } else { heard }
         });
+        eprintln!("EVALS {} {}", found.iterations, found.evaluations);
         self.iterations += found.iterations;
         let value = if found.value.is_nan() { f64::INFINITY } else { found.value };
         self.best = self.best.min(value);
@@ -213,6 +217,9 @@ impl<'a, 'b> Search<'a, 'b> {
             &simple.iter().map(|u| Buffer { decay: nearest(u.decay), ..*u }).collect::<Vec<_>>(),
         );
         let value = |buffers: &[Buffer]| self.model.log_loss_squared(buffers).value;
+        if !value(&found).is_finite() {
+            return Err(Error::parameter("loss", value(&found), "finite: the workload's squares overflow"));
+        }
         let buffers = if value(&simple) < value(&found) { simple } else { found };
         let (scale, decay): (Vec<f64>, Vec<f64>) = buffers.iter().map(|u| (u.scale, u.decay.value)).unzip();
         let factorization = Factorization::new(Strategy::Blt(Blt::new(&scale, &decay)?), problem.num_steps)?;
@@ -275,7 +282,7 @@ fn merge(a: Buffer, b: Buffer) -> Buffer {
     Buffer { scale, decay: Decay { value, complement: mean(a.decay.complement, b.decay.complement) } }
 }
 
-/// One buffer more: below the fastest, above the slowest, or in the widest gap of `ln((1 − λ)/λ)`.
+/// One buffer more: at once forgotten, below the fastest, above the slowest, or in the widest gap of `ln((1 − λ)/λ)`.
 fn with_one_more(buffers: &[Buffer]) -> Vec<Vec<Buffer>> {
     let place = |u: &Buffer| (u.decay.complement / u.decay.value).ln();
     let at = |x: f64, scale: f64| {
@@ -285,8 +292,12 @@ fn with_one_more(buffers: &[Buffer]) -> Vec<Vec<Buffer>> {
         ascending(&more).1
     };
     let (fastest, slowest) = (&buffers[0], &buffers[buffers.len() - 1]);
-    let mut starts =
-        vec![at(place(fastest) + 1.5, 0.2 * fastest.scale), at(place(slowest) - 1.5, 0.2 * slowest.scale)];
+    let mut starts = vec![
+        // λ = 0.01: next to nothing but a first coefficient of its own.
+        at(4.6, 0.2 * fastest.scale),
+        at(place(fastest) + 1.5, 0.2 * fastest.scale),
+        at(place(slowest) - 1.5, 0.2 * slowest.scale),
+    ];
     let widest = buffers
         .windows(2)
         .max_by(|a, b| (place(&a[0]) - place(&a[1])).total_cmp(&(place(&b[0]) - place(&b[1]))));

@@ -33,6 +33,8 @@ use std::time::Instant;
 
 /// Iterations at most; a stream needs a few dozen.
 const MAX_ITERATIONS: usize = 1000;
+/// Sums of a few thousand numbers: the bound must not exceed the loss because of them.
+const ROUNDING: f64 = 1e-12;
 /// Powers of the squared errors that the max loss is approached with.
 const POWERS: [f64; 4] = [1.0, 10.0, 100.0, 1000.0];
 
@@ -80,7 +82,8 @@ pub fn optimize(problem: &Problem, observer: Observer<'_>) -> Result<Optimum> {
         Mask::Bands(bands) => banded(&strategy, bands),
         Mask::Residues(_) => strategy,
     };
-    let bound = Dual::new(workload, inverse, rows, classes).maximize(MAX_ITERATIONS, &mut silent)?.bound;
+    let bound = Dual::new(workload, inverse, rows, classes).maximize(MAX_ITERATIONS, &mut silent)?.bound
+        * (1.0 - ROUNDING);
     let mut optimum = Optimum::evaluate(problem, scaled(strategy, problem)?, found.iterations, start)?;
     if bound > optimum.lower_bound {
         optimum.lower_bound = bound;

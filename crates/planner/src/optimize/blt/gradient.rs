@@ -98,7 +98,8 @@ impl Model {
         let sensitivity = self.sensitivity_squared(buffers);
         let error = match &self.coefs {
             None => self.prefix_error_squared(buffers),
-            Some(coefs) => self.error_squared(coefs, buffers),
+            Some(coefs) if buffers.len() <= 4 => self.error_squared(coefs, &Run::<4>::of(buffers)),
+            Some(coefs) => self.error_squared(coefs, &Run::<MAX_BUFFERS>::of(buffers)),
         };
         let mut log = Term::constant(sensitivity.value.ln() + error.value.ln());
         for (slope, (s, e)) in log.slope.iter_mut().zip(sensitivity.slope.iter().zip(&error.slope)) {
@@ -217,40 +218,58 @@ impl Model {
 
     /// `Σ w_t b_t²` for `b = C⁻¹a`, by running the BLT. With `Cᵀy = w∘b` the derivative is `−2 yᵀ(dC)b`, and `(dC)b` is what the
     /// buffers hold: `mᵢ` for αᵢ, `αᵢ ∂mᵢ/∂λᵢ` for λᵢ.
-    fn error_squared(&self, coefs: &[f64], buffers: &[Buffer]) -> Term {
+    fn error_squared<const D: usize>(&self, coefs: &[f64], run: &Run<D>) -> Term {
         let n = coefs.len();
         let weight = |t: usize| match self.target {
             Target::Max => 1.0,
             Target::Rms => (n - t) as f64 / n as f64,
         };
         let mut decoder = coefs.to_vec();
-        solve(buffers, decoder.iter_mut());
+        run.solve(decoder.iter_mut());
         let mut adjoint: Vec<f64> = decoder.iter().enumerate().map(|(t, value)| weight(t) * value).collect();
-        let mut total =
-            Term::constant(decoder.iter().zip(&adjoint).map(|(value, weighted)| value * weighted).sum());
-        solve(buffers, adjoint.iter_mut().rev());
-        let (mut memory, mut memory_slope) = ([0.0; MAX_BUFFERS], [0.0; MAX_BUFFERS]);
+        let squares = decoder.iter().zip(&adjoint).map(|(value, weighted)| value * weighted);
+        let mut total = Term::constant(squares.sum());
+        run.solve(adjoint.iter_mut().rev());
+        let (mut memory, mut memory_slope) = ([0.0; D], [0.0; D]);
+        let (mut by_scale, mut by_decay) = ([0.0; D], [0.0; D]);
         for (value, y) in decoder.iter().zip(&adjoint) {
-            for (i, buffer) in buffers.iter().enumerate() {
-                total.slope[i][0] -= 2.0 * y * memory[i];
-                total.slope[i][1] -= 2.0 * y * buffer.scale * memory_slope[i];
-                memory_slope[i] = buffer.decay.value * memory_slope[i] + memory[i];
-                memory[i] = buffer.decay.value * memory[i] + value;
+            for i in 0..D {
+                by_scale[i] += y * memory[i];
+                by_decay[i] += y * memory_slope[i];
+                memory_slope[i] = run.decay[i] * memory_slope[i] + memory[i];
+                memory[i] = run.decay[i] * memory[i] + value;
             }
+        }
+        for i in 0..D {
+            total.slope[i] = [-2.0 * by_scale[i], -2.0 * run.scale[i] * by_decay[i]];
         }
         total
     }
 }
 
-/// `C⁻¹·values` in place.
-fn solve<'a>(buffers: &[Buffer], values: impl Iterator<Item = &'a mut f64>) {
-    let mut memory = [0.0; MAX_BUFFERS];
-    for value in values {
-        *value -= buffers.iter().zip(&memory).map(|(buffer, memory)| buffer.scale * memory).sum::<f64>();
-        memory
-            .iter_mut()
-            .zip(buffers)
-            .for_each(|(memory, buffer)| *memory = buffer.decay.value * *memory + *value);
+/// Buffers as they run, padded with idle ones to a length the compiler knows.
+struct Run<const D: usize> {
+    scale: [f64; D],
+    decay: [f64; D],
+}
+
+impl<const D: usize> Run<D> {
+    fn of(buffers: &[Buffer]) -> Run<D> {
+        let mut run = Run { scale: [0.0; D], decay: [0.0; D] };
+        for (i, buffer) in buffers.iter().enumerate() {
+            (run.scale[i], run.decay[i]) = (buffer.scale, buffer.decay.value);
+        }
+        run
+    }
+
+    /// `C⁻¹·values` in place.
+    fn solve<'a>(&self, values: impl Iterator<Item = &'a mut f64>) {
+        let mut memory = [0.0; D];
+        for value in values {
+            let terms: [f64; D] = std::array::from_fn(|i| self.scale[i] * memory[i]);
+            *value -= terms.iter().sum::<f64>();
+            memory = std::array::from_fn(|i| self.decay[i] * memory[i] + *value);
+        }
     }
 }
 

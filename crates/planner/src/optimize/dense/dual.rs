@@ -56,7 +56,11 @@ pub(super) struct Found {
 }
 
 /// The search ends at this relative distance between loss and bound.
-const GAP: f64 = 1e-7;
+const GAP: f64 = 1e-6;
+/// Iterations between changes of the variables' scale.
+const ROUND: usize = 40;
+/// The smallest weight, relative to the largest: rows that matter to nobody would go to zero, where `M` is singular.
+const SMALLEST_WEIGHT: f64 = 1e-12;
 
 impl Dual {
     pub(super) fn new(
@@ -85,28 +89,42 @@ impl Dual {
         observe: &mut dyn FnMut(usize, f64) -> ControlFlow<()>,
     ) -> Result<Found> {
         let free = if self.rows == Rows::Free { self.len() } else { 0 };
-        let start = vec![0.0; self.num_classes + free];
-        let settings =
-            Settings { memory: 40, max_iterations, gradient_tolerance: 0.0, value_tolerance: 1e-15 };
-        // The objective owns the search's best point; the observer only needs its losses.
-        let last = std::cell::Cell::new((f64::INFINITY, 0.0));
-        let mut objective = |x: &[f64], gradient: &mut [f64]| {
-            let value = self.evaluate(x, gradient);
-            let best = self.best.as_ref().map_or((f64::INFINITY, 0.0), |found| (found.loss, found.bound));
-            last.set(best);
-            value
-        };
-        let mut hear = |progress: Progress| {
-            let (loss, bound) = last.get();
-            if loss <= bound * (1.0 + GAP) {
-                ControlFlow::Break(())
-            } else {
-                observe(progress.iteration, loss)
-            }
-        };
-        let found = minimize(&mut objective, start, settings, &mut hear);
+        let mut x = vec![0.0; self.num_classes + free];
+        let (mut iterations, mut over) = (0, false);
+        while !over && iterations < max_iterations {
+            let settings = Settings {
+                memory: 40,
+                max_iterations: ROUND.min(max_iterations - iterations),
+                gradient_tolerance: 0.0,
+                value_tolerance: 1e-15,
+            };
+            // The curvature along a logarithm is about its weight: variables are scaled to make that one.
+            let (rows, _, classes) = self.weights(&x);
+            let weights = classes.iter().chain(if free > 0 { &rows[..] } else { &[] });
+            let scale: Vec<f64> = weights.map(|weight| 1.0 / (self.len() as f64 * weight).sqrt()).collect();
+            // The objective owns the search's best point; the observer needs its loss.
+            let best = std::cell::Cell::new((f64::INFINITY, 0.0));
+            let mut objective = |z: &[f64], gradient: &mut [f64]| {
+                let moved: Vec<f64> = (0..z.len()).map(|i| x[i] + scale[i] * z[i]).collect();
+                let value = self.evaluate(&moved, gradient);
+                gradient.iter_mut().zip(&scale).for_each(|(slope, scale)| *slope *= scale);
+                best.set(self.best.as_ref().map_or(best.get(), |found| (found.loss, found.bound)));
+                value
+            };
+            let mut hear = |progress: Progress| {
+                let (loss, bound) = best.get();
+                over =
+                    loss <= bound * (1.0 + GAP) || observe(iterations + progress.iteration, loss).is_break();
+                if over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            };
+            let found = minimize(&mut objective, vec![0.0; x.len()], settings, &mut hear);
+            iterations += found.iterations;
+            // What moves no more is at the optimum, up to rounding.
+            over |= found.iterations < settings.max_iterations;
+            x.iter_mut().zip(found.x.iter().zip(&scale)).for_each(|(x, (z, scale))| *x += scale * z);
+        }
         let best = self.best.take().ok_or_else(super::not_finite)?;
-        Ok(Found { iterations: found.iterations, ..best })
+        Ok(Found { iterations, ..best })
     }
 
     /// Weights of rows and columns.
@@ -214,7 +232,7 @@ impl Objective for Dual {
 
 fn softmax(x: &[f64]) -> Vec<f64> {
     let largest = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let mut weights: Vec<f64> = x.iter().map(|x| (x - largest).exp()).collect();
+    let mut weights: Vec<f64> = x.iter().map(|x| (x - largest).exp().max(SMALLEST_WEIGHT)).collect();
     let sum: f64 = weights.iter().sum();
     weights.iter_mut().for_each(|weight| *weight /= sum);
     weights

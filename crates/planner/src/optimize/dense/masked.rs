@@ -63,18 +63,19 @@ impl Masked {
     ) -> Result<Found> {
         let mut x = self.start(start);
         let mut iterations = 0;
-        let settings =
-            Settings { memory: 20, max_iterations, gradient_tolerance: 1e-9, value_tolerance: 1e-9 };
         let participations = match self.mask {
             Mask::Residues(_) => 1.0,
             Mask::Bands(bands) => self.workload.nrows().div_ceil(bands) as f64,
         };
         let mut stopped = false;
-        for power in powers {
+        for (stage, power) in powers.iter().enumerate() {
             if stopped {
                 break;
             }
             self.power = *power;
+            // Powers before the last are only on the way.
+            let value_tolerance = if stage + 1 < powers.len() { 1e-4 } else { 1e-7 };
+            let settings = Settings { memory: 20, max_iterations, gradient_tolerance: 1e-9, value_tolerance };
             let mut hear = |progress: Progress| {
                 let flow = observe(
                     iterations + progress.iteration,
