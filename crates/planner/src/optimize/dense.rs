@@ -2,13 +2,14 @@
 //!
 //! | participation | what is solved | how |
 //! |---|---|---|
-//! | a stream | the problem itself, RMS or max loss | its dual ([`dual`]): loss and bound meet |
-//! | cyclic | `CᵀC` zero between steps of a residue, RMS loss or max loss | the primal ([`masked`]) |
+//! | a stream | the problem itself, RMS or max loss | its dual (`dual`): loss and bound meet |
+//! | cyclic | `CᵀC` zero between steps of a residue | the primal (`masked`) |
 //! | min-sep | `CᵀC` banded with a unit diagonal: as many bands as the separation | the primal |
 //!
-//! Prefix sums of a stream cost O(n) per iteration ([`shifted`]), other workloads an eigendecomposition. `C` follows from `M = CᵀC` by
+//! Prefix sums of a stream cost O(n) per iteration (`shifted`), other workloads an eigendecomposition. `C` follows from `M = CᵀC` by
 //! the Cholesky factorisation that starts at the last row. The bound that is reported holds for every strategy, not only for
-//! those with zeros in `CᵀC`.
+//! those with zeros in `CᵀC`. With several participations the max loss is approached by power means of the errors: within
+//! ln(n)/2000 of the best with these zeros.
 //!
 //! Everything here is in f64; the engine rounds the entries of `C⁻¹` to f32, which is its business to account for.
 
@@ -41,7 +42,8 @@ const POWERS: [f64; 4] = [1.0, 10.0, 100.0, 1000.0];
 /// The best dense strategy.
 ///
 /// # Guarantees
-/// The strategy has sensitivity 1. In a stream, `Optimum::gap` is the duality gap, about 1e-6.
+/// The strategy has sensitivity 1. In a stream, [`Optimum::gap`] is the duality gap: below 1e-6, or the best after 1000 iterations.
+/// It is [`Strategy::Dense`], but for min-sep participation [`Strategy::Banded`], whose sensitivity is exact.
 pub fn optimize(problem: &Problem, observer: Observer<'_>) -> Result<Optimum> {
     let start = Instant::now();
     let n = problem.num_steps;
@@ -67,8 +69,8 @@ pub fn optimize(problem: &Problem, observer: Observer<'_>) -> Result<Optimum> {
         let found = dual.maximize(MAX_ITERATIONS, &mut observe)?;
         let factorization = scaled(dense(&dual.primal(&found)?)?, problem)?;
         let mut optimum = Optimum::evaluate(problem, factorization, found.iterations, start)?;
-        (optimum.lower_bound, optimum.bound_reason) =
-            (found.bound, "duality: the optimum over all strategies");
+        optimum.lower_bound = found.bound * (1.0 - ROUNDING);
+        optimum.bound_reason = "duality: the optimum over all strategies";
         return Ok(optimum);
     };
     // A few iterations in silence: a start, not a result.
@@ -194,18 +196,38 @@ fn eigen(matrix: &Mat<f64>) -> Option<(Vec<f64>, Mat<f64>)> {
     values.iter().all(|value| value.is_finite()).then(|| (values, decomposition.U().to_owned()))
 }
 
-/// Scales rows and columns to a unit diagonal.
-fn normalize(gram: &mut Mat<f64>) {
-    let scale: Vec<f64> = gram.diagonal().column_vector().iter().map(|entry| 1.0 / entry.sqrt()).collect();
-    for (column, own) in gram.col_iter_mut().zip(&scale) {
-        column.iter_mut().zip(&scale).for_each(|(entry, other)| *entry *= own * other);
-    }
-}
-
 fn not_finite() -> Error {
     Error::parameter(
         "workload",
         "too ill-conditioned for f64",
         "one whose dense optimum is positive definite",
     )
+}
+
+/// The largest error of a gradient along a few directions, relative to the slope, by central differences.
+#[cfg(test)]
+fn central_difference<O: super::lbfgs::Objective>(
+    objective: &mut O,
+    x: &[f64],
+    project: impl Fn(&O, &mut [f64]),
+) -> f64 {
+    let mut gradient = vec![0.0; x.len()];
+    objective.evaluate(x, &mut gradient);
+    let mut worst = 0.0_f64;
+    for number in 1..6 {
+        let mut direction: Vec<f64> =
+            (0..x.len()).map(|i| (f64::from(number) * (i as f64 + 0.3)).cos()).collect();
+        project(objective, &mut direction);
+        let mut at = |length: f64| {
+            let moved: Vec<f64> = x.iter().zip(&direction).map(|(x, d)| x + length * d).collect();
+            objective.evaluate(&moved, &mut vec![0.0; x.len()])
+        };
+        let length = 1e-4;
+        // Fourth order: the error is far below the slope's last digits that matter.
+        let difference =
+            (8.0 * (at(length) - at(-length)) - (at(2.0 * length) - at(-2.0 * length))) / (12.0 * length);
+        let slope: f64 = gradient.iter().zip(&direction).map(|(g, d)| g * d).sum();
+        worst = worst.max((difference - slope).abs() / slope.abs());
+    }
+    worst
 }

@@ -66,7 +66,7 @@ impl Problem {
     pub fn lower_bound(&self) -> (f64, &'static str) {
         let n = self.num_steps as u64;
         match (&self.workload, &self.workload.coefs(1)) {
-            (Workload::Prefix, _) if n <= 10_000_000 => {
+            (Workload::Prefix, _) if n <= 100_000 => {
                 (bounds::lower_bound_sum(n), "the nuclear norm of the prefix sums, over n")
             }
             (Workload::Prefix, _) => {

@@ -40,6 +40,8 @@ pub(super) struct Dual {
     /// The participation pattern of each column; `None` for steps where nobody takes part.
     pub(super) classes: Vec<Option<usize>>,
     pub(super) num_classes: usize,
+    /// The uniform share of the weights.
+    floor: f64,
     /// The smallest gap so far, with its point.
     best: Option<Found>,
 }
@@ -47,7 +49,8 @@ pub(super) struct Dual {
 /// Weights and what they prove.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
-    x: Vec<f64>,
+    rows: Vec<f64>,
+    columns: Vec<f64>,
     /// No loss is below this.
     pub(super) bound: f64,
     /// The loss of the `M` that belongs to the weights, in a stream.
@@ -59,8 +62,9 @@ pub(super) struct Found {
 const GAP: f64 = 1e-6;
 /// Iterations between changes of the variables' scale.
 const ROUND: usize = 40;
-/// The smallest weight, relative to the largest: rows that matter to nobody would go to zero, where `M` is singular.
-const SMALLEST_WEIGHT: f64 = 1e-12;
+/// The uniform share of the weights, lowered from round to round. Rows that do not matter would go to zero, where `M` is singular, and
+/// those that do matter in the end would take thousands of iterations to come back.
+const FLOORS: [f64; 4] = [1e-3, 1e-4, 1e-5, 1e-6];
 
 impl Dual {
     pub(super) fn new(
@@ -75,7 +79,7 @@ impl Dual {
         let n = workload.nrows() as f64;
         let gram = (inverse.is_none() && rows == Rows::Uniform)
             .then(|| faer::Scale(1.0 / n) * product(workload.transpose(), workload.as_ref()));
-        Dual { workload, gram, inverse, rows, classes, num_classes, best: None }
+        Dual { workload, gram, inverse, rows, classes, num_classes, floor: 0.0, best: None }
     }
 
     fn len(&self) -> usize {
@@ -90,18 +94,28 @@ impl Dual {
     ) -> Result<Found> {
         let free = if self.rows == Rows::Free { self.len() } else { 0 };
         let mut x = vec![0.0; self.num_classes + free];
-        let (mut iterations, mut over) = (0, false);
+        let (mut iterations, mut over, mut stalled, mut floor) = (0, false, true, 0.0);
+        let mut floors = FLOORS.into_iter();
+        self.floor = 0.0;
         while !over && iterations < max_iterations {
+            // At the optimum with a floor the gap is at most the floor.
+            let gap = self.best.as_ref().map_or(0.0, |found| found.loss / found.bound - 1.0);
+            if stalled || gap <= 2.0 * self.floor {
+                let Some(next) = floors.next() else { break };
+                floor = next;
+            }
+            self.lower_floor(floor, &mut x);
             let settings = Settings {
                 memory: 40,
                 max_iterations: ROUND.min(max_iterations - iterations),
                 gradient_tolerance: 0.0,
-                value_tolerance: 1e-15,
+                value_tolerance: 1e-14,
             };
             // The curvature along a logarithm is about its weight: variables are scaled to make that one.
-            let (rows, _, classes) = self.weights(&x);
-            let weights = classes.iter().chain(if free > 0 { &rows[..] } else { &[] });
-            let scale: Vec<f64> = weights.map(|weight| 1.0 / (self.len() as f64 * weight).sqrt()).collect();
+            let weights =
+                [&x[..self.num_classes], &x[self.num_classes..]].map(|part| mixture(part, 0.0)).concat();
+            let scale: Vec<f64> =
+                weights.iter().map(|weight| 1.0 / (self.len() as f64 * weight).sqrt()).collect();
             // The objective owns the search's best point; the observer needs its loss.
             let best = std::cell::Cell::new((f64::INFINITY, 0.0));
             let mut objective = |z: &[f64], gradient: &mut [f64]| {
@@ -119,21 +133,32 @@ impl Dual {
             };
             let found = minimize(&mut objective, vec![0.0; x.len()], settings, &mut hear);
             iterations += found.iterations;
-            // What moves no more is at the optimum, up to rounding.
-            over |= found.iterations < settings.max_iterations;
+            stalled = found.iterations < settings.max_iterations;
             x.iter_mut().zip(found.x.iter().zip(&scale)).for_each(|(x, (z, scale))| *x += scale * z);
         }
         let best = self.best.take().ok_or_else(super::not_finite)?;
         Ok(Found { iterations, ..best })
     }
 
+    /// Changes the uniform share of the weights, and moves the variables so that weights stay where they are. What has sunk far below
+    /// the uniform share is lifted, or it would not move again.
+    fn lower_floor(&mut self, floor: f64, x: &mut [f64]) {
+        for part in [0..self.num_classes, self.num_classes..x.len()] {
+            let uniform = floor / part.len() as f64;
+            let weights = mixture(&x[part.clone()], self.floor);
+            let own = |weight: f64| (weight - uniform).max(0.1 * uniform).ln();
+            x[part].iter_mut().zip(weights).for_each(|(x, weight)| *x = own(weight));
+        }
+        self.floor = floor;
+    }
+
     /// Weights of rows and columns.
     fn weights(&self, x: &[f64]) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
-        let classes = softmax(&x[..self.num_classes]);
+        let classes = mixture(&x[..self.num_classes], self.floor);
         let columns: Vec<f64> = self.classes.iter().map(|class| class.map_or(0.0, |l| classes[l])).collect();
         let rows = match self.rows {
             Rows::Uniform => vec![1.0 / self.len() as f64; self.len()],
-            Rows::Free => softmax(&x[self.num_classes..]),
+            Rows::Free => mixture(&x[self.num_classes..], self.floor),
             Rows::Mirrored => columns.iter().rev().copied().collect(),
         };
         (rows, columns, classes)
@@ -182,15 +207,18 @@ impl Dual {
         Mat::from_fn(self.len(), self.len(), |t, s| rows[t] * self.workload[(t, s)] * columns[s])
     }
 
-    /// `M` of a stream, with a unit diagonal.
+    /// `M` of a stream, with a unit diagonal: what is missing to the largest entry is added, which only makes errors smaller.
+    /// (Scaling rows and columns instead makes them larger where weights are near zero.)
     pub(super) fn primal(&self, found: &Found) -> Result<Mat<f64>> {
-        let (rows, columns, _) = self.weights(&found.x);
-        let (values, mut vectors) = self.singular(&rows, &columns).ok_or_else(super::not_finite)?;
-        for (k, value) in values.iter().enumerate() {
-            vectors.col_mut(k).iter_mut().for_each(|entry| *entry *= value.sqrt());
+        let (rows, columns) = (&found.rows, &found.columns);
+        let (values, mut vectors) = self.singular(rows, columns).ok_or_else(super::not_finite)?;
+        for (column, value) in vectors.col_iter_mut().zip(&values) {
+            column.iter_mut().zip(columns).for_each(|(entry, weight)| *entry *= (value / weight).sqrt());
         }
         let mut gram = product(vectors.as_ref(), vectors.transpose());
-        super::normalize(&mut gram);
+        let largest = gram.diagonal().column_vector().iter().copied().fold(0.0, f64::max);
+        gram.col_iter_mut().for_each(|column| column.iter_mut().for_each(|entry| *entry /= largest));
+        (0..gram.nrows()).for_each(|t| gram[(t, t)] = 1.0);
         Ok(gram)
     }
 }
@@ -205,12 +233,9 @@ impl Objective for Dual {
         self.classes.iter().zip(&left).for_each(|(class, h)| class.iter().for_each(|l| sums[*l] += h));
         let factor = if self.rows == Rows::Mirrored { 1.0 } else { 0.5 };
         let (of_columns, of_rows) = gradient.split_at_mut(self.num_classes);
-        let slope = |sum: &f64, weight: &f64| weight - sum / norm;
-        for (out, pair) in of_columns.iter_mut().zip(sums.iter().zip(&classes)) {
-            *out = factor * slope(pair.0, pair.1);
-        }
-        for (out, pair) in of_rows.iter_mut().zip(right.iter().zip(&rows)) {
-            *out = factor * slope(pair.0, pair.1);
+        mixture_gradient(of_columns, &classes, sums.iter().map(|sum| factor * sum / norm), self.floor);
+        if self.rows == Rows::Free {
+            mixture_gradient(of_rows, &rows, right.iter().map(|sum| factor * sum / norm), self.floor);
         }
         // Squared sensitivity and error of M, before its diagonal is made one.
         let worst = |sums: &[f64], weights: &[f64]| {
@@ -224,18 +249,33 @@ impl Objective for Dual {
         };
         let loss = (sensitivity_squared * error_squared).sqrt();
         if self.best.as_ref().is_none_or(|best| loss / norm < best.loss / best.bound) {
-            self.best = Some(Found { x: x.to_vec(), bound: norm, loss, iterations: 0 });
+            self.best = Some(Found { rows, columns, bound: norm, loss, iterations: 0 });
         }
         -norm.ln()
     }
 }
 
-fn softmax(x: &[f64]) -> Vec<f64> {
+/// Weights in proportion to `e^x`, but for a share that is uniform.
+fn mixture(x: &[f64], floor: f64) -> Vec<f64> {
     let largest = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let mut weights: Vec<f64> = x.iter().map(|x| (x - largest).exp().max(SMALLEST_WEIGHT)).collect();
-    let sum: f64 = weights.iter().sum();
-    weights.iter_mut().for_each(|weight| *weight /= sum);
-    weights
+    let own = |x: &f64| (x - largest).exp();
+    let sum: f64 = x.iter().map(own).sum();
+    let uniform = floor / x.len() as f64;
+    x.iter().map(|x| (1.0 - floor) * own(x) / sum + uniform).collect()
+}
+
+/// The gradient of `−ln ‖X‖_*` by the variables of a mixture, from its weights and `∂‖X‖_* / ∂ ln weight`, relative to the norm.
+fn mixture_gradient(gradient: &mut [f64], weights: &[f64], slopes: impl Iterator<Item = f64>, floor: f64) {
+    let uniform = floor / weights.len() as f64;
+    let mut mean = 0.0;
+    for ((out, weight), slope) in gradient.iter_mut().zip(weights).zip(slopes) {
+        *out = slope / weight;
+        mean += (weight - uniform) * *out;
+    }
+    mean /= 1.0 - floor;
+    for (out, weight) in gradient.iter_mut().zip(weights) {
+        *out = (weight - uniform) * (mean - *out);
+    }
 }
 
 /// `Σ_k weight_k · matrix[t,k]²` for every row.
@@ -245,4 +285,62 @@ fn weighted_squares(matrix: &Mat<f64>, weights: &[f64]) -> Vec<f64> {
         sums.iter_mut().zip(column.iter()).for_each(|(sum, entry)| *sum += weight * entry * entry);
     }
     sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::optimize::dense::central_difference;
+
+    fn prefix(n: usize) -> Mat<f64> {
+        Mat::from_fn(n, n, |t, s| if s <= t { 1.0 } else { 0.0 })
+    }
+
+    fn inverse(n: usize) -> Option<Bidiagonal> {
+        Some(Bidiagonal { diagonal: vec![1.0; n], below: vec![-1.0; n - 1] })
+    }
+
+    fn classes(n: usize, count: usize) -> Vec<Option<usize>> {
+        (0..n).map(|t| Some(t % count)).collect()
+    }
+
+    fn point(dual: &Dual) -> Vec<f64> {
+        let free = if dual.rows == Rows::Free { dual.len() } else { 0 };
+        (0..dual.num_classes + free).map(|i| (1.7 * i as f64).sin()).collect()
+    }
+
+    #[test]
+    fn gradients_are_those_of_the_nuclear_norm() {
+        for rows in [Rows::Uniform, Rows::Free, Rows::Mirrored] {
+            for inverse in [None, inverse(13)] {
+                for count in if rows == Rows::Mirrored { vec![13] } else { vec![13, 5] } {
+                    let mut dual = Dual::new(prefix(13), inverse.clone(), rows, classes(13, count));
+                    let x = point(&dual);
+                    dual.floor = 0.1;
+                    let error = central_difference(&mut dual, &x, |_, _| ());
+                    assert!(error < 1e-6, "{rows:?} {count} {}: {error:e}", inverse.is_some());
+                }
+            }
+        }
+        let mut gaps = classes(13, 5);
+        gaps[11..].fill(None);
+        let mut dual = Dual::new(prefix(13), None, Rows::Uniform, gaps);
+        let x = point(&dual);
+        assert!(central_difference(&mut dual, &x, |_, _| ()) < 1e-6);
+    }
+
+    #[test]
+    fn quadrature_and_eigenvalues_agree() {
+        for rows in [Rows::Uniform, Rows::Free, Rows::Mirrored] {
+            let [mut fast, mut slow] =
+                [inverse(200), None].map(|inverse| Dual::new(prefix(200), inverse, rows, classes(200, 200)));
+            let x = point(&fast);
+            let mut gradients = [vec![0.0; x.len()], vec![0.0; x.len()]];
+            let values = [fast.evaluate(&x, &mut gradients[0]), slow.evaluate(&x, &mut gradients[1])];
+            assert!((values[0] - values[1]).abs() < 1e-12, "{values:?}");
+            for (fast, slow) in gradients[0].iter().zip(&gradients[1]) {
+                assert!((fast - slow).abs() < 1e-12, "{rows:?} {fast} {slow}");
+            }
+        }
+    }
 }

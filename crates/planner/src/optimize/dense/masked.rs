@@ -73,8 +73,14 @@ impl Masked {
                 break;
             }
             self.power = *power;
-            // Powers before the last are only on the way.
-            let value_tolerance = if stage + 1 < powers.len() { 1e-4 } else { 1e-7 };
+            // Powers before the last are only on the way; the last is itself only an approximation, but for a single one.
+            let value_tolerance = if powers.len() == 1 {
+                1e-7
+            } else if stage + 1 < powers.len() {
+                1e-4
+            } else {
+                1e-6
+            };
             let settings = Settings { memory: 20, max_iterations, gradient_tolerance: 1e-9, value_tolerance };
             let mut hear = |progress: Progress| {
                 let flow = observe(
@@ -158,5 +164,75 @@ impl Objective for Masked {
         diagonal.iter_mut().enumerate().for_each(|(t, out)| *out = -slope[(t, t)]);
         self.project(diagonal);
         largest.ln() + (sum / n as f64).ln() / self.power
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::optimize::dense::central_difference;
+
+    fn workload(n: usize) -> Mat<f64> {
+        Mat::from_fn(n, n, |t, s| if s <= t { 1.0 + 0.1 * (t as f64 * 0.7 + s as f64).sin() } else { 0.0 })
+    }
+
+    /// A tapered start plus a little of everything, along the constraints.
+    fn point(masked: &Masked, n: usize) -> Vec<f64> {
+        let mut x = masked.start(&Mat::from_fn(n, n, |t, s| 0.8_f64.powi(t.abs_diff(s) as i32)));
+        let mut moved: Vec<f64> = (0..x.len()).map(|i| 0.01 * (1.3 * i as f64).sin()).collect();
+        let (_, diagonal) = moved.split_at_mut(masked.pairs.len());
+        masked.project(diagonal);
+        x.iter_mut().zip(moved).for_each(|(x, moved)| *x += moved);
+        x
+    }
+
+    #[test]
+    fn gradients_are_those_of_the_error() {
+        for (mask, power) in [
+            (Mask::Bands(4), 1.0),
+            (Mask::Bands(3), 20.0),
+            (Mask::Residues(4), 1.0),
+            (Mask::Residues(5), 30.0),
+        ] {
+            let mut masked = Masked::new(workload(11), mask);
+            masked.power = power;
+            let x = point(&masked, 11);
+            // Along directions that keep the sums of the diagonal.
+            let error = central_difference(&mut masked, &x, |masked, direction| {
+                let (_, diagonal) = direction.split_at_mut(masked.pairs.len());
+                masked.project(diagonal);
+            });
+            assert!(error < 1e-6, "{mask:?} {power}: {error:e}");
+        }
+    }
+
+    /// Multipliers `Y` of the constraints with `Y ≻ 0` prove that `M` is best: with `G = M⁻¹WM⁻¹`, the part of `G` on the zeros and
+    /// the residue's mean on the diagonal. No `M` of the class has less than `(tr (W^{1/2} Y W^{1/2})^{1/2})² / Σ_l Y_ll`.
+    #[test]
+    fn the_cyclic_optimum_meets_its_own_dual() {
+        let (n, separation) = (48, 12);
+        let workload = workload(n);
+        let mut masked = Masked::new(workload.clone(), Mask::Residues(separation));
+        let found = masked
+            .minimize(&Mat::identity(n, n), &[1.0], 1000, &mut |_, _| ControlFlow::Continue(()))
+            .unwrap();
+        let solved = found.gram.llt(Side::Lower).unwrap().solve(workload.transpose());
+        let primal: f64 =
+            (0..n).map(|t| (0..n).map(|s| workload[(t, s)] * solved[(s, t)]).sum::<f64>()).sum();
+        let slope = product(solved.as_ref(), solved.transpose());
+        let mean = |l: usize| {
+            (l..n).step_by(separation).map(|t| slope[(t, t)]).sum::<f64>() / (n / separation) as f64
+        };
+        let multipliers = Mat::from_fn(n, n, |t, s| match (t == s, t % separation == s % separation) {
+            (true, _) => mean(t % separation),
+            (false, true) => slope[(t, s)],
+            _ => 0.0,
+        });
+        let factor = multipliers.llt(Side::Lower).expect("positive definite").L().to_owned();
+        let root = product(workload.as_ref(), factor.as_ref());
+        let (values, _) = crate::optimize::dense::eigen(&product(root.transpose(), root.as_ref())).unwrap();
+        let norm: f64 = values.iter().map(|value| value.max(0.0).sqrt()).sum();
+        let dual = norm * norm / (0..separation).map(mean).sum::<f64>();
+        assert!(dual <= primal * (1.0 + 1e-12) && dual > primal * (1.0 - 1e-4), "{dual} {primal}");
     }
 }
