@@ -8,8 +8,8 @@
 //!
 //! Prefix sums of a stream cost O(n) per iteration (`shifted`), other workloads an eigendecomposition. `C` follows from `M = CᵀC` by
 //! the Cholesky factorisation that starts at the last row. The bound that is reported holds for every strategy, not only for
-//! those with zeros in `CᵀC`. With several participations the max loss is approached by power means of the errors: within
-//! ln(n)/2000 of the best with these zeros.
+//! those with zeros in `CᵀC`. With several participations the max loss is approached by
+//! power means of the errors, without a proof that nothing with these zeros is better.
 //!
 //! Everything here is in f64; the engine rounds the entries of `C⁻¹` to f32, which is its business to account for.
 

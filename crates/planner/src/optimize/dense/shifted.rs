@@ -8,7 +8,7 @@
 //!
 //! with `s = √m · sn/cn` and the trapezoidal rule (Hale, Higham, Trefethen: Computing A^α, log(A), and related matrix functions by
 //! contour integrals, method 3): about 40 nodes for 15 digits. `T` is kept as `LDLᵀ` and shifted by the stationary quotient-difference
-//! algorithm, where nothing is subtracted: every entry has full relative accuracy, however bad the condition.
+//! algorithm, where nothing is subtracted: no digits are lost to the condition of `T` there.
 
 use std::f64::consts::PI;
 
@@ -84,12 +84,12 @@ impl Scratch {
         let n = pivots.len();
         // What the shift adds to the pivot: positive throughout.
         let mut added = shifts;
-        for t in 0..n {
+        for (t, pivot) in pivots.iter().enumerate() {
             let l = multipliers.get(t).copied().unwrap_or(0.0);
             let (own, out) = (&mut self.inverse_pivots[t], &mut self.multipliers[t]);
             for i in 0..LANES {
-                own[i] = 1.0 / (pivots[t] + added[i]);
-                out[i] = l * pivots[t] * own[i];
+                own[i] = 1.0 / (pivot + added[i]);
+                out[i] = l * pivot * own[i];
                 added[i] = shifts[i] + l * out[i] * added[i];
             }
         }
