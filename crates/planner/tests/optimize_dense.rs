@@ -159,3 +159,21 @@ fn what_is_refused_is_named() {
     // One step is a problem too.
     assert!((best(&Problem::streaming(1, Target::Max)).loss - 1.0).abs() < 1e-9);
 }
+
+/// Against the best of the other classes, not only against strategies that nobody optimised.
+#[test]
+fn dense_beats_optimised_banded_and_blt_strategies_under_cyclic_participation() {
+    use corrnoise_planner::optimize::{banded, blt, toeplitz};
+    let participation = Participation::Cyclic { separation: 64, max_participations: 4 };
+    let problem = Problem { num_steps: 256, workload: Workload::Prefix, participation, target: Target::Rms };
+    let dense = dense::optimize(&problem, &mut unobserved()).unwrap();
+    let others = [
+        ("banded Toeplitz", toeplitz::best_bands(&problem, 256, &mut unobserved()).unwrap().1),
+        ("banded", banded::optimize(&problem, 64, &mut unobserved()).unwrap()),
+        ("BLT", blt::optimize(&problem, 4, &mut unobserved()).unwrap()),
+    ];
+    for (name, other) in others {
+        println!("dense {:.4}, {name} {:.4}", dense.loss, other.loss);
+        assert!(dense.loss < other.loss, "dense {}, {name} {}", dense.loss, other.loss);
+    }
+}

@@ -16,6 +16,8 @@ fn the_rms_columns_of_the_monograph() {
         (512, 2.836, 2.784),
         (1024, 3.057, 3.003),
         (2048, 3.277, 3.221),
+        (4096, 3.498, 3.44),
+        (8192, 3.718, 3.66),
     ];
     for (n, toeplitz_loss, normalized_loss) in printed {
         let problem = Problem::streaming(n, Target::Rms);
