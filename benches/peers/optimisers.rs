@@ -20,7 +20,9 @@ fn case(name: &str) -> (Problem, fn(&Problem) -> corrnoise::planner::Result<Opti
             (problem, |p| blt::optimize(p, 4, &mut unobserved()))
         }
         "banded64-2048" => (streaming(2048, Target::Rms), |p| toeplitz::banded(p, 64, &mut unobserved())),
-        "banded64-100000" => (streaming(100_000, Target::Rms), |p| toeplitz::banded(p, 64, &mut unobserved())),
+        "banded64-100000" => {
+            (streaming(100_000, Target::Rms), |p| toeplitz::banded(p, 64, &mut unobserved()))
+        }
         "dense-256" => (streaming(256, Target::Rms), |p| dense::optimize(p, &mut unobserved())),
         "dense-512" => (streaming(512, Target::Rms), |p| dense::optimize(p, &mut unobserved())),
         other => panic!("unknown case {other}"),
@@ -45,7 +47,8 @@ fn main() {
         let (problem, optimise) = case(words[1]);
         if words[0] == "optimise" {
             let repeats: usize = words[2].parse().expect("a number");
-            let mut runs: Vec<Optimum> = (0..repeats).map(|_| optimise(&problem).expect("an optimum")).collect();
+            let mut runs: Vec<Optimum> =
+                (0..repeats).map(|_| optimise(&problem).expect("an optimum")).collect();
             runs.sort_by_key(|run| run.time);
             let run = &runs[repeats / 2];
             println!("{} {}", run.time.as_secs_f64(), run.loss);
