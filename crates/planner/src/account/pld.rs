@@ -15,8 +15,6 @@ use std::f64::consts::FRAC_1_SQRT_2;
 const GRID: usize = 1 << 20;
 /// Mass that may be cut off at each end of the composed distribution, and added to δ.
 const CUT: f64 = 1e-15;
-/// Of one step's loss, what lies beyond this mass per step is counted as infinite loss.
-const STEP_CUT: f64 = 1e-22;
 /// An allowance for the rounding of the FFTs.
 const ROUNDING: f64 = 1e-14;
 
@@ -99,7 +97,7 @@ impl Subsampled {
         }
     }
 
-    /// The losses beyond which there is less than `STEP_CUT` of either tail.
+    /// The losses beyond which one step has less than 3e-23 of either tail; what lies above counts as infinite.
     fn range(&self, direction: Direction) -> (f64, f64) {
         let (sigma, p) = (self.noise_multiplier, self.sampling_prob);
         let loss = |x: f64| {
