@@ -82,49 +82,20 @@ fn reachable(matrix: &Lower, participation: &Participation, random: &mut Random)
     best
 }
 
+fn random_dense(random: &mut Random, n: usize, entry: fn(&mut Random) -> f64) -> Strategy {
+    let mut rows = vec![vec![0.0; n]; n];
+    for (t, row) in rows.iter_mut().enumerate() {
+        row[..t].iter_mut().for_each(|value| *value = entry(random));
+        row[t] = 0.1 + random.unit();
+    }
+    Strategy::Dense(Lower::new(&rows).unwrap())
+}
+
 fn random_strategy(random: &mut Random, n: usize) -> Strategy {
     let positive = |random: &mut Random| 0.1 + random.unit();
     match random.below(7) {
-        0 => Strategy::Dense(
-            Lower::new(
-                &(0..n)
-                    .map(|t| {
-                        (0..n)
-                            .map(|s| {
-                                if s > t {
-                                    0.0
-                                } else if s == t {
-                                    positive(random)
-                                } else {
-                                    random.unit()
-                                }
-                            })
-                            .collect()
-                    })
-                    .collect::<Vec<_>>(),
-            )
-            .unwrap(),
-        ),
-        1 => Strategy::Dense(
-            Lower::new(
-                &(0..n)
-                    .map(|t| {
-                        (0..n)
-                            .map(|s| {
-                                if s > t {
-                                    0.0
-                                } else if s == t {
-                                    positive(random)
-                                } else {
-                                    random.signed()
-                                }
-                            })
-                            .collect()
-                    })
-                    .collect::<Vec<_>>(),
-            )
-            .unwrap(),
-        ),
+        0 => random_dense(random, n, Random::unit),
+        1 => random_dense(random, n, Random::signed),
         2 => {
             let bands = 1 + random.below(n);
             let row = |t: usize, random: &mut Random| {

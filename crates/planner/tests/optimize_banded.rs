@@ -1,7 +1,7 @@
 //! Banded strategies with normalised columns.
 
-use corrnoise_planner::optimize::{Problem, Target, banded, toeplitz, unobserved};
-use corrnoise_planner::{Kind, Participation, Workload};
+use corrnoise_planner::optimize::{Problem, Target, banded, dense, toeplitz, unobserved};
+use corrnoise_planner::{Factorization, Kind, Participation, Strategy, Workload};
 
 /// With as many bands as steps this is the dense optimum: the monograph's Dense columns.
 #[test]
@@ -50,4 +50,38 @@ fn what_cannot_be_optimised_is_named() {
     let problem = Problem { participation, ..Problem::streaming(20, Target::Rms) };
     let message = banded::optimize(&problem, 6, &mut unobserved()).unwrap_err().to_string();
     assert!(message.contains("number of bands is 6: expected 1 to 5"), "{message}");
+}
+
+/// Free rows and dense matrices over random sizes, bands and participations.
+#[test]
+fn nothing_invalid_comes_back() {
+    let mut state = 11_u64;
+    let mut below = |limit: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % limit
+    };
+    for _ in 0..60 {
+        let num_steps = 2 + below(40);
+        let min_sep = 1 + below(num_steps);
+        let max_participations = num_steps.div_ceil(min_sep);
+        let target = if below(3) == 0 { Target::Max } else { Target::Rms };
+        let participation = match below(3) {
+            0 => Participation::Single,
+            1 => Participation::MinSep { min_sep, max_participations },
+            _ => Participation::Cyclic { separation: min_sep, max_participations },
+        };
+        let problem = Problem { num_steps, workload: Workload::Prefix, participation, target };
+        let identity = problem.loss(&Factorization::new(Strategy::Identity, num_steps).unwrap()).unwrap().0;
+        let bands = 1 + below(min_sep);
+        for (name, optimum) in [
+            ("banded", banded::optimize(&problem, bands, &mut unobserved()).unwrap()),
+            ("dense", dense::optimize(&problem, &mut unobserved()).unwrap()),
+        ] {
+            let what = || format!("{name}, {bands} bands, {problem:?}: {}", optimum.loss);
+            assert!(optimum.loss.is_finite() && optimum.loss <= identity * (1.0 + 1e-6), "{}", what());
+            assert!(optimum.loss >= optimum.lower_bound * (1.0 - 1e-9), "{}", what());
+            assert_eq!(optimum.kind, Kind::Exact, "{}", what());
+            assert!(optimum.factorization.form().is_ok(), "{}", what());
+        }
+    }
 }

@@ -27,10 +27,8 @@ fn the_rms_columns_of_the_monograph() {
         assert!(optimum.loss >= toeplitz_loss - 2e-3, "{n}: {} is too good to be true", optimum.loss);
         let normalized = optimum.factorization.clone().column_normalized().unwrap();
         let loss = problem.loss(&normalized).unwrap().0;
-        assert!(
-            (loss - normalized_loss).abs() <= 5.01e-4 + 1e-3 * normalized_loss,
-            "{n}, normalised: {loss}"
-        );
+        println!("n = {n}, normalised: {loss:.5}, printed {normalized_loss}");
+        assert!((loss - normalized_loss).abs() <= 5.01e-4, "{n}, normalised: {loss}");
     }
 }
 
