@@ -22,6 +22,7 @@ pub mod noise;
 mod plan;
 pub mod reference;
 mod row;
+mod sampling;
 
 pub use chacha::Rounds;
 pub use checkpoint::Checkpoint;
@@ -31,5 +32,6 @@ pub use form::Form;
 pub use key::{Key, RunKey};
 pub use layout::{Layout, Shard, Tensor};
 pub use mechanism::{Mechanism, Resume, SaveOptions};
-pub use plan::{Fingerprint, NOISE_SPEC_VERSION, Plan};
+pub use plan::{Certificate, Fingerprint, NOISE_SPEC_VERSION, Plan};
 pub use row::{Family, Incarnations, Row};
+pub use sampling::Sampling;

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::file::{Access, write_atomically};
 use crate::form::Form;
 use crate::row::Row;
+use crate::sampling::Sampling;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -47,7 +48,14 @@ struct Body {
     rounds: Rounds,
     stddev: f64,
     form: Form,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sampling: Option<Sampling>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    certificate: Option<Certificate>,
 }
+
+/// What the offline half says of a plan, and why: JSON that this crate keeps and binds to the noise, but does not read.
+pub type Certificate = serde_json::Map<String, serde_json::Value>;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -61,12 +69,31 @@ impl Plan {
     /// A plan with 12 rounds. `stddev` is that of the i.i.d. noise `Z`: row `t` of the gradient receives
     /// `stddev · output_scale(t) · z̃_t`.
     pub fn new(num_steps: u64, form: Form, stddev: f64) -> Result<Plan> {
-        Body { noise_spec: NOISE_SPEC_VERSION, num_steps, rounds: Rounds::default(), stddev, form }.seal()
+        Body {
+            noise_spec: NOISE_SPEC_VERSION,
+            num_steps,
+            rounds: Rounds::default(),
+            stddev,
+            form,
+            sampling: None,
+            certificate: None,
+        }
+        .seal()
     }
 
     /// The same plan with another number of ChaCha rounds.
     pub fn with_rounds(self, rounds: Rounds) -> Result<Plan> {
         Body { rounds, ..self.body }.seal()
+    }
+
+    /// The same plan for batches chosen in this way.
+    pub fn with_sampling(self, sampling: Sampling) -> Result<Plan> {
+        Body { sampling: Some(sampling), ..self.body }.seal()
+    }
+
+    /// The same plan with a certificate: numbers in it must be finite.
+    pub fn with_certificate(self, certificate: Certificate) -> Result<Plan> {
+        Body { certificate: Some(certificate), ..self.body }.seal()
     }
 
     /// Reads a plan and checks that its fingerprint is that of its content.
@@ -133,6 +160,16 @@ impl Plan {
         &self.body.form
     }
 
+    /// How batches are chosen, if the plan says it.
+    pub fn sampling(&self) -> Option<Sampling> {
+        self.body.sampling
+    }
+
+    /// What the offline half says of this plan.
+    pub fn certificate(&self) -> Option<&Certificate> {
+        self.body.certificate.as_ref()
+    }
+
     /// What names this plan.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
@@ -162,6 +199,7 @@ impl Body {
             return Err(Error::parameter("stddev", self.stddev, "finite and at least 0"));
         }
         self.form.check_steps(self.num_steps)?;
+        self.sampling.map_or(Ok(()), |sampling| sampling.check())?;
         let fingerprint = self.fingerprint();
         let plan = Plan { body: self, fingerprint };
         plan.check_scales()?;
@@ -215,6 +253,20 @@ mod tests {
     #[test]
     fn json_round_trip_keeps_every_bit() {
         assert_eq!(Plan::from_json(&plan().to_json()).unwrap(), plan());
+    }
+
+    #[test]
+    fn sampling_and_certificate_are_kept_and_named() {
+        let sampling = Sampling::BlockPoisson { dataset_size: 1000, num_blocks: 7, sampling_prob: 0.1 };
+        let certificate =
+            serde_json::from_str(r#"{"clip_norm": 0.1, "claim": {"epsilon": 1e-300}}"#).unwrap();
+        let full = plan().with_sampling(sampling).unwrap().with_certificate(certificate).unwrap();
+        assert_eq!(Plan::from_json(&full.to_json()).unwrap(), full);
+        assert_ne!(full.fingerprint(), plan().fingerprint());
+        let error = Plan::from_json(&full.to_json().replace("1e-300", "1e-299")).unwrap_err().to_string();
+        assert!(error.contains("edited or damaged"), "{error}");
+        let bad = Sampling::Cyclic { dataset_size: 5, num_batches: 6 };
+        assert!(plan().with_sampling(bad).unwrap_err().to_string().contains("number of batches is 6"));
     }
 
     #[test]

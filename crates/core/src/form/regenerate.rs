@@ -27,6 +27,12 @@ struct Listed {
     born: u64,
 }
 
+impl Listed {
+    fn term(&self) -> Term {
+        Term { family: self.family, index: self.index, weight: f64::from(self.weight) }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 enum Weights {
     /// By age, the same at every step.
@@ -63,13 +69,12 @@ impl TryFrom<RawRegenerate> for Regenerate {
 
 impl From<Regenerate> for RawRegenerate {
     fn from(regenerate: Regenerate) -> RawRegenerate {
-        let raw = |t: &Listed| Term { family: t.family, index: t.index, weight: f64::from(t.weight) };
         match regenerate.0 {
             Weights::Toeplitz(weights) => RawRegenerate::Toeplitz(widen(&weights)),
             Weights::Varying(rows) => RawRegenerate::Varying(rows.iter().map(|row| widen(row)).collect()),
-            Weights::Listed(steps) => {
-                RawRegenerate::Listed(steps.iter().map(|terms| terms.iter().map(raw).collect()).collect())
-            }
+            Weights::Listed(steps) => RawRegenerate::Listed(
+                steps.iter().map(|terms| terms.iter().map(Listed::term).collect()).collect(),
+            ),
         }
     }
 }
@@ -159,6 +164,37 @@ impl Regenerate {
             out.push((Row::new(Family::Step, incarnation(index), index)?, weight));
         }
         Ok(())
+    }
+
+    /// The weights by age, if they are the same at every step.
+    pub fn toeplitz_weights(&self) -> Option<&[f32]> {
+        match &self.0 {
+            Weights::Toeplitz(weights) => Some(weights),
+            _ => None,
+        }
+    }
+
+    /// The weights of a step by age, unless its rows are listed.
+    ///
+    /// # Panics
+    /// If weights are given per step and there is no such step.
+    pub fn weights(&self, step: u64) -> Option<&[f32]> {
+        match &self.0 {
+            Weights::Toeplitz(weights) => Some(weights),
+            Weights::Varying(rows) => Some(&rows[step as usize]),
+            Weights::Listed(_) => None,
+        }
+    }
+
+    /// The rows of a step and their weights, if they are listed.
+    ///
+    /// # Panics
+    /// If there is no such step.
+    pub fn listed_terms(&self, step: u64) -> Option<Vec<Term>> {
+        match &self.0 {
+            Weights::Listed(steps) => Some(steps[step as usize].iter().map(Listed::term).collect()),
+            _ => None,
+        }
     }
 
     pub(super) fn is_listed(&self) -> bool {

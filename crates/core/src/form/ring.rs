@@ -110,6 +110,14 @@ impl Ring {
         }
     }
 
+    /// Coefficients by age, if they are the same at every step.
+    pub fn toeplitz_coefs(&self) -> Option<&[f32]> {
+        match &self.coefs {
+            Coefs::Toeplitz(coefs) => Some(coefs),
+            Coefs::Varying(_) => None,
+        }
+    }
+
     /// Coefficients of a step by age, before any cut at a restart.
     ///
     /// # Panics
