@@ -1,4 +1,4 @@
-//! A strategy at a number of steps, perhaps with normalised columns, perhaps restarted: the matrix that runs.
+//! A strategy at a number of steps, perhaps with scaled columns, perhaps restarted: the matrix that runs.
 //!
 //! Restarts make it block-diagonal, every block the leading part of the same matrix. Column normalisation divides each column
 //! by its norm, so that `C⁻¹` has its rows multiplied: in the engine, an output scale per step.
@@ -19,8 +19,8 @@ pub struct Factorization {
     strategy: Strategy,
     num_steps: usize,
     restart_every: usize,
-    /// The norms that columns were divided by; empty without normalisation.
-    norms: Vec<f64>,
+    /// What columns are divided by; empty for nothing.
+    divisors: Vec<f64>,
 }
 
 impl Factorization {
@@ -46,7 +46,7 @@ impl Factorization {
                 format!("at least {num_steps}, one per step"),
             ));
         }
-        Ok(Factorization { strategy, num_steps, restart_every: num_steps, norms: Vec::new() })
+        Ok(Factorization { strategy, num_steps, restart_every: num_steps, divisors: Vec::new() })
     }
 
     /// The same, started anew every `steps` steps. Column norms are those of the restarted matrix: normalise afterwards.
@@ -54,8 +54,8 @@ impl Factorization {
         if steps == 0 {
             return Err(Error::parameter("restart_every", 0, "at least 1"));
         }
-        if self.is_column_normalized() {
-            return Err(Error::parameter("restart_every", steps, "restarts before column normalisation"));
+        if self.has_scaled_columns() {
+            return Err(Error::parameter("restart_every", steps, "restarts before columns are scaled"));
         }
         Ok(Factorization { restart_every: steps.min(self.num_steps), ..self })
     }
@@ -63,7 +63,22 @@ impl Factorization {
     /// The same with every column divided by its norm.
     pub fn column_normalized(self) -> Result<Factorization> {
         let norms = self.column_norms_squared()?.into_iter().map(f64::sqrt).collect();
-        Ok(Factorization { norms, ..self })
+        self.columns_divided(norms)
+    }
+
+    /// The same with every column divided by a number of its own.
+    pub fn columns_divided(self, divisors: Vec<f64>) -> Result<Factorization> {
+        if divisors.len() != self.num_steps {
+            let expected = format!("{}, one per step", self.num_steps);
+            return Err(Error::parameter("number of column divisors", divisors.len(), expected));
+        }
+        for (t, divisor) in divisors.iter().enumerate() {
+            if !divisor.is_finite() || *divisor == 0.0 {
+                return Err(Error::parameter(format!("column divisor {t}"), divisor, "finite and not 0"));
+            }
+        }
+        let divisors = (0..).zip(divisors).map(|(t, divisor)| divisor * self.divisor(t)).collect();
+        Ok(Factorization { divisors, ..self })
     }
 
     /// The strategy.
@@ -81,14 +96,14 @@ impl Factorization {
         self.restart_every
     }
 
-    /// Whether columns are normalised.
-    pub fn is_column_normalized(&self) -> bool {
-        !self.norms.is_empty()
+    /// Whether columns are divided by something.
+    pub fn has_scaled_columns(&self) -> bool {
+        !self.divisors.is_empty()
     }
 
-    /// Neither normalised nor restarted: what closed forms are about.
+    /// Neither scaled nor restarted: what closed forms are about.
     pub fn is_plain(&self) -> bool {
-        !self.is_column_normalized() && self.restart_every == self.num_steps
+        !self.has_scaled_columns() && self.restart_every == self.num_steps
     }
 
     /// One line for people.
@@ -98,13 +113,13 @@ impl Factorization {
         } else {
             String::new()
         };
-        let columns = if self.is_column_normalized() { ", columns normalised" } else { "" };
+        let columns = if self.has_scaled_columns() { ", columns scaled" } else { "" };
         format!("{}{restarts}{columns}, {} steps", self.strategy.describe(), self.num_steps)
     }
 
     /// What row `t` of `C⁻¹` is multiplied by.
-    pub(crate) fn norm(&self, t: usize) -> f64 {
-        self.norms.get(t).copied().unwrap_or(1.0)
+    pub(crate) fn divisor(&self, t: usize) -> f64 {
+        self.divisors.get(t).copied().unwrap_or(1.0)
     }
 
     /// The steps of the block that step `t` lies in.
@@ -117,12 +132,12 @@ impl Factorization {
         (0..self.num_steps).step_by(self.restart_every).map(|start| self.block(start))
     }
 
-    /// The first column of `C`, of a block before normalisation, if the strategy is Toeplitz.
+    /// The first column of `C`, of a block before columns are scaled, if the strategy is Toeplitz.
     pub fn strategy_coefs(&self) -> Result<Option<Vec<f64>>> {
         self.strategy.coefs(self.restart_every)
     }
 
-    /// The first column of `C⁻¹`, of a block before normalisation, if the strategy is Toeplitz.
+    /// The first column of `C⁻¹`, of a block before columns are scaled, if the strategy is Toeplitz.
     pub fn noising_coefs(&self) -> Result<Option<Vec<f64>>> {
         self.strategy.inverse_coefs(self.restart_every)
     }
@@ -149,9 +164,12 @@ impl Factorization {
 
     /// The square of every column's norm.
     pub fn column_norms_squared(&self) -> Result<Vec<f64>> {
-        if self.is_column_normalized() {
-            return Ok(vec![1.0; self.num_steps]);
-        }
+        let mut norms = self.unscaled_column_norms_squared()?;
+        norms.iter_mut().zip(&self.divisors).for_each(|(norm, divisor)| *norm /= divisor * divisor);
+        Ok(norms)
+    }
+
+    fn unscaled_column_norms_squared(&self) -> Result<Vec<f64>> {
         if let Some(coefs) = self.strategy_coefs()? {
             return Ok(toeplitz_column_norms(&coefs, self.blocks()));
         }
@@ -209,7 +227,7 @@ impl Factorization {
         let start = |t: usize| self.block(t).start;
         let entry =
             |t: usize, s: usize| if s >= start(t) { block.get(t - start(t), s - start(t)) } else { 0.0 };
-        Ok(Lower::from_fn(self.num_steps, |t, s| entry(t, s) / self.norm(s)))
+        Ok(Lower::from_fn(self.num_steps, |t, s| entry(t, s) / self.divisor(s)))
     }
 
     /// `C⁻¹` itself; see [`Factorization::matrix`] about trees.

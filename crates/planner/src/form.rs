@@ -30,7 +30,7 @@ impl Factorization {
                 Form::regenerate(&trimmed(self.noising_coefs()?.expect("every other strategy is Toeplitz")))?
             }
         };
-        let form = self.with_norms(form)?;
+        let form = self.with_divisors(form)?;
         if self.restart_every() < self.num_steps() {
             return Ok(form.with_restarts(self.restart_every() as u64)?);
         }
@@ -42,12 +42,12 @@ impl Factorization {
         Ok(self.form()?.state_bytes_per_param())
     }
 
-    /// Multiplies the form's own output scale by the column norms.
-    fn with_norms(&self, form: Form) -> Result<Form> {
-        if !self.is_column_normalized() {
+    /// Multiplies the form's own output scale by what columns are divided by.
+    fn with_divisors(&self, form: Form) -> Result<Form> {
+        if !self.has_scaled_columns() {
             return Ok(form);
         }
-        let scale = (0..self.num_steps()).map(|t| form.output_scale(t as u64) * self.norm(t)).collect();
+        let scale = (0..self.num_steps()).map(|t| form.output_scale(t as u64) * self.divisor(t)).collect();
         Ok(form.with_output_scale(scale)?)
     }
 
@@ -55,7 +55,7 @@ impl Factorization {
     fn banded_form(&self, rows: &[Vec<f64>]) -> Result<Form> {
         let repeated: Vec<Vec<f64>> =
             (0..self.num_steps()).map(|t| rows[t % self.restart_every()].clone()).collect();
-        self.with_norms(Form::banded(&repeated)?)
+        self.with_divisors(Form::banded(&repeated)?)
     }
 
     fn dense_form(&self) -> Result<Form> {
@@ -76,10 +76,10 @@ impl Factorization {
             let tree = self.tree(&block)?.expect("a tree strategy");
             let mut end = used;
             for t in 0..block.len() {
-                let norm = self.norm(block.start + t);
+                let divisor = self.divisor(block.start + t);
                 let term = |(node, weight): (u64, f64)| {
                     end = end.max(used + node + 1);
-                    Term { family: Family::TreeNode, index: used + node, weight: norm * weight }
+                    Term { family: Family::TreeNode, index: used + node, weight: divisor * weight }
                 };
                 steps.push(tree.noising_row(t).into_iter().map(term).collect());
             }

@@ -46,7 +46,7 @@ impl Gram<'_> {
                     let block = factorization.block(s);
                     let within = (block.end).checked_sub(s + lag).filter(|rest| *rest > 0);
                     let entry = within.map_or(0.0, |rest| sums[rest]);
-                    out.push(entry / (factorization.norm(s) * factorization.norm(s + lag)));
+                    out.push(entry / (factorization.divisor(s) * factorization.divisor(s + lag)));
                 }
             }
             Source::Columns(columns) => {
@@ -62,7 +62,7 @@ impl Gram<'_> {
                         let inside = s + lag < block.end;
                         let entry =
                             if inside { tree.gram(s - block.start, s + lag - block.start) } else { 0.0 };
-                        out.push(entry / (factorization.norm(s) * factorization.norm(s + lag)));
+                        out.push(entry / (factorization.divisor(s) * factorization.divisor(s + lag)));
                     }
                 }
             }
@@ -91,7 +91,7 @@ fn banded_columns(factorization: &Factorization, rows: &[Vec<f64>]) -> Vec<Vec<f
         for (age, value) in rows[t - start].iter().enumerate() {
             let column = &mut columns[t - age];
             column.resize(age, 0.0);
-            column.push(value / factorization.norm(t - age));
+            column.push(value / factorization.divisor(t - age));
         }
     }
     columns

@@ -19,6 +19,7 @@ pub mod bounds;
 mod error;
 mod factorization;
 mod form;
+mod from_form;
 mod gram;
 mod loss;
 mod lower;

@@ -134,10 +134,10 @@ impl Factorization {
         for (number, block) in self.blocks().enumerate() {
             let tree = self.tree(&block)?.expect("a tree strategy");
             for t in 0..block.len() {
-                let norm = self.norm(block.start + t);
+                let divisor = self.divisor(block.start + t);
                 let column = |(node, weight)| {
                     let next = numbers.len();
-                    (*numbers.entry((number, node)).or_insert(next), norm * weight)
+                    (*numbers.entry((number, node)).or_insert(next), divisor * weight)
                 };
                 rows.push(tree.noising_row(t).into_iter().map(column).collect());
             }

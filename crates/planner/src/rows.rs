@@ -21,8 +21,8 @@ pub(crate) fn for_each_noising_row(
         for t in 0..factorization.num_steps() {
             let first = factorization.block(t).start;
             let values = &reversed[coefs.len() - 1 - (t - first)..];
-            let norm = factorization.norm(t);
-            row[..values.len()].iter_mut().zip(values).for_each(|(out, value)| *out = norm * value);
+            let divisor = factorization.divisor(t);
+            row[..values.len()].iter_mut().zip(values).for_each(|(out, value)| *out = divisor * value);
             visit(t, first, &row[..values.len()]);
         }
         return Ok(());
@@ -34,8 +34,8 @@ pub(crate) fn for_each_noising_row(
             rows = block_rows(factorization, block.len())?;
         }
         for t in block.clone() {
-            let norm = factorization.norm(t);
-            let row: Vec<f64> = rows[t - block.start].iter().map(|value| norm * value).collect();
+            let divisor = factorization.divisor(t);
+            let row: Vec<f64> = rows[t - block.start].iter().map(|value| divisor * value).collect();
             visit(t, block.start, &row);
         }
     }

@@ -121,7 +121,7 @@ fn dense_terms(factorization: &Factorization) -> Vec<Vec<((Family, u64), f64)>> 
         let end = block.iter().flatten().map(|(node, _)| node + 1).max().unwrap();
         for (t, row) in block.into_iter().enumerate() {
             let norm =
-                if factorization.is_column_normalized() { tree.column_norm_squared(t).sqrt() } else { 1.0 };
+                if factorization.has_scaled_columns() { tree.column_norm_squared(t).sqrt() } else { 1.0 };
             rows.push(row.into_iter().map(|(node, w)| ((Family::TreeNode, used + node), norm * w)).collect());
         }
         used += end;

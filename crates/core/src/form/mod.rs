@@ -146,6 +146,11 @@ impl Form {
         }
     }
 
+    /// Whether every step has an output scale of its own, rather than all the same.
+    pub fn has_scale_per_step(&self) -> bool {
+        self.output_scale.len() > 1
+    }
+
     /// How many different output scales a run can meet.
     pub(crate) fn num_output_scales(&self) -> u64 {
         self.output_scale.len().max(1) as u64
