@@ -26,6 +26,19 @@ pub enum Error {
         /// The most that is answered.
         limit: usize,
     },
+    /// A plan that says something else than what its numbers give.
+    #[error("the plan's claim does not hold: it states {what} {stated}, but its numbers give {computed}")]
+    Disagreement {
+        /// Which statement.
+        what: String,
+        /// As written in the plan.
+        stated: String,
+        /// As computed from the rest.
+        computed: String,
+    },
+    /// A plan without a claim, or with one that cannot be read.
+    #[error("the plan's certificate: {0}")]
+    Certificate(String),
     /// The engine refused the form.
     #[error(transparent)]
     Engine(#[from] corrnoise_core::Error),

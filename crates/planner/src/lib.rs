@@ -14,8 +14,12 @@
 //! ```
 
 pub mod account;
+pub mod auto;
 pub mod blt;
 pub mod bounds;
+mod calibrate;
+mod certificate;
+mod claim;
 mod error;
 mod factorization;
 mod form;
@@ -26,6 +30,7 @@ mod lower;
 pub mod optimize;
 mod participation;
 mod rows;
+mod schedule;
 mod sensitivity;
 pub mod series;
 mod strategy;
@@ -33,6 +38,9 @@ pub mod tree;
 mod workload;
 
 pub use blt::Blt;
+pub use calibrate::{Goal, calibrate, calibrate_bands};
+pub use certificate::{Certificate, Utility, certificate, verify};
+pub use claim::{Amplified, Claim, Method, PrivacyUnit, Terms};
 pub use error::{Error, Result};
 pub use factorization::{CUBIC_LIMIT, Factorization, MATRIX_LIMIT};
 pub use form::MAX_RING_BANDS;
@@ -40,6 +48,7 @@ pub use loss::{Errors, Loss};
 pub use lower::Lower;
 pub use participation::{Participation, max_feasible_participations};
 pub use rows::QUADRATIC_LIMIT;
+pub use schedule::Schedule;
 pub use sensitivity::{Adjacency, Kind, Sensitivity};
 pub use strategy::Strategy;
 pub use tree::{Estimator, Tree};

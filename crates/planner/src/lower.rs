@@ -1,6 +1,7 @@
 //! Dense lower-triangular matrices, packed by rows.
 
 use crate::error::{Error, Result, check_finite, check_steps};
+use serde::{Deserialize, Serialize};
 
 /// A lower-triangular matrix with a diagonal that is nowhere zero.
 ///
@@ -9,7 +10,8 @@ use crate::error::{Error, Result, check_finite, check_steps};
 /// 1 2
 /// 3 4 5      entry (t, s) at t(t+1)/2 + s
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<Vec<f64>>", into = "Vec<Vec<f64>>")]
 pub struct Lower {
     n: usize,
     entries: Vec<f64>,
@@ -104,6 +106,27 @@ impl Lower {
             entries.extend(out.iter().map(|value| value / row[t]));
         }
         Lower { n: self.n, entries }
+    }
+}
+
+/// Written as rows that end at the diagonal.
+impl From<Lower> for Vec<Vec<f64>> {
+    fn from(matrix: Lower) -> Self {
+        (0..matrix.n).map(|t| matrix.row(t).to_vec()).collect()
+    }
+}
+
+impl TryFrom<Vec<Vec<f64>>> for Lower {
+    type Error = Error;
+    fn try_from(mut rows: Vec<Vec<f64>>) -> Result<Lower> {
+        let n = rows.len();
+        for (t, row) in rows.iter_mut().enumerate() {
+            if row.len() != t + 1 {
+                return Err(Error::parameter(format!("length of row {t}"), row.len(), format!("{}", t + 1)));
+            }
+            row.resize(n, 0.0);
+        }
+        Lower::new(&rows)
     }
 }
 

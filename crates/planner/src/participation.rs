@@ -1,9 +1,11 @@
 //! Participation: in which steps one privacy unit may take part.
 
 use crate::error::{Error, Result, check_steps};
+use serde::{Deserialize, Serialize};
 
 /// Which sets of steps one privacy unit may take part in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Participation {
     /// At most one step: a stream.
     Single,

@@ -10,10 +10,12 @@ use crate::gram::Gram;
 use crate::participation::Participation;
 use crate::rows::QUADRATIC_LIMIT;
 use crate::strategy::Strategy;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Neighbouring datasets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Adjacency {
     /// One unit's gradients become zero.
     #[default]
@@ -23,7 +25,8 @@ pub enum Adjacency {
 }
 
 /// Whether a sensitivity is the true one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// The true value.
     Exact,

@@ -5,9 +5,11 @@
 use crate::error::{Error, Result, check_finite};
 use crate::lower::Lower;
 use crate::series;
+use serde::{Deserialize, Serialize};
 
 /// A lower-triangular workload.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Workload {
     /// Prefix sums: plain SGD. `1/(1 − x)`.
     Prefix,

@@ -2,8 +2,10 @@
 
 pub mod gdp;
 pub mod pld;
+mod search;
 
 pub use gdp::{
     Budget, delta_of_epsilon, epsilon_of_delta, gdp_mu_of_budget, gdp_mu_of_zcdp, zcdp_rho_of_gdp,
 };
 pub use pld::Subsampled;
+pub use search::Search;

@@ -12,9 +12,9 @@ use rustfft::num_complex::Complex64;
 use std::f64::consts::FRAC_1_SQRT_2;
 
 /// Points of the composed grid: with it ε is within a thousandth of the truth.
-const FINE: usize = 1 << 20;
+pub(super) const FINE: usize = 1 << 20;
 /// Points of a grid that is good enough to search on, and thirty times as fast. Still an upper bound.
-const COARSE: usize = 1 << 15;
+pub(super) const COARSE: usize = 1 << 15;
 /// Mass that may be cut off at each end of the composed distribution, and added to δ.
 const CUT: f64 = 1e-15;
 /// An allowance for the rounding of the FFTs.
@@ -57,7 +57,7 @@ impl Subsampled {
         self.epsilon_on(FINE, delta)
     }
 
-    fn epsilon_on(&self, grid: usize, delta: f64) -> Result<f64> {
+    pub(super) fn epsilon_on(&self, grid: usize, delta: f64) -> Result<f64> {
         super::gdp::Budget::new(0.0, delta)?;
         let [remove, add] = [Direction::Remove, Direction::Add]
             .map(|direction| self.composed(direction, grid).epsilon(delta));
@@ -108,7 +108,8 @@ impl Subsampled {
         let (sigma, p) = (self.noise_multiplier, self.sampling_prob);
         let loss = |x: f64| {
             let exponent = (2.0 * x - 1.0) / (2.0 * sigma * sigma);
-            if exponent > 700.0 { exponent + p.ln() } else { (p * exponent.exp_m1()).ln_1p() }
+            // Without sampling the loss is the exponent, of which ln(1 − p + p·e^exponent) loses all digits below −36.
+            if p == 1.0 || exponent > 700.0 { exponent + p.ln() } else { (p * exponent.exp_m1()).ln_1p() }
         };
         // Φ(−9.9) < 3e-23.
         let (low, high) = (loss(-9.9 * sigma), loss(1.0 + 9.9 * sigma));
@@ -118,21 +119,41 @@ impl Subsampled {
         }
     }
 
+    /// `∫ e^u Q(loss > start + u) du` from `low` to `high`, by three points of Gauss and Legendre. Next to the end of the losses, where
+    /// the tail is a function of a logarithm, the interval is halved until it is smooth.
+    fn weighted_tail(&self, direction: Direction, start: f64, low: f64, high: f64, halvings: u32) -> f64 {
+        let width = high - low;
+        // dx/σ per unit of loss is σ·e^loss/(e^loss − 1 + p), largest at the end that is nearer to the least loss.
+        let (nearest, farthest) = match direction {
+            Direction::Remove => (start + low, start + high),
+            Direction::Add => (-(start + high), -(start + low)),
+        };
+        let excess = |loss: f64| loss.exp_m1() + self.sampling_prob;
+        // Beyond the least loss the tail is constant.
+        let smooth = self.noise_multiplier * width * nearest.exp() <= 0.05 * excess(nearest)
+            || excess(farthest) <= 0.0;
+        if !smooth && halvings > 0 {
+            let middle = low + 0.5 * width;
+            return self.weighted_tail(direction, start, low, middle, halvings - 1)
+                + self.weighted_tail(direction, start, middle, high, halvings - 1);
+        }
+        let nodes = [(0.112_701_665_379_258_3, 5.0), (0.5, 8.0), (0.887_298_334_620_741_7, 5.0)];
+        let terms = nodes.map(|(place, weight)| {
+            let u = low + place * width;
+            weight * u.exp() * self.tail(direction, start + u)
+        });
+        terms.iter().sum::<f64>() * width / 18.0
+    }
+
     /// One step on a grid of the given spacing.
     fn step(&self, direction: Direction, spacing: f64) -> Loss {
         let (low, high) = self.range(direction);
         let first = (low / spacing).floor() as i64;
         let count = (high / spacing).ceil() as i64 - first + 1;
-        // The mean of the tail over e^ε in each cell, by three points of Gauss and Legendre; below the grid all of Q counts.
+        // The mean of the tail over e^ε in each cell; below the grid all of Q counts.
         let mean = |cell: i64| {
             let start = (first + cell - 1) as f64 * spacing;
-            let (mut sum, mut weight) = (0.0, 0.0);
-            for (at, w) in [(0.112_701_665_379_258_3, 5.0), (0.5, 8.0), (0.887_298_334_620_741_7, 5.0)] {
-                let w = w * (at * spacing).exp();
-                sum += w * self.tail(direction, start + at * spacing);
-                weight += w;
-            }
-            sum / weight
+            self.weighted_tail(direction, start, 0.0, spacing, 40) / spacing.exp_m1()
         };
         let mut masses = Vec::with_capacity(count as usize);
         let mut here = 1.0;
@@ -146,6 +167,10 @@ impl Subsampled {
     }
 
     fn composed(&self, direction: Direction, grid: usize) -> Loss {
+        // So close to 1, the logarithms above have no digits; a larger probability bounds from above.
+        if self.sampling_prob > 1.0 - 1e-9 && self.sampling_prob < 1.0 {
+            return Subsampled { sampling_prob: 1.0, ..*self }.composed(direction, grid);
+        }
         // A coarse grid says how far the sum reaches; the fine one fits that range.
         let (low, high) = self.range(direction);
         let coarse = self.step(direction, (high - low) / 4_000.0);
@@ -213,7 +238,11 @@ impl Loss {
         planner.plan_fft_inverse(grid).process(&mut values);
         let first = (low / self.spacing).floor() as i64 - 1;
         let place = |j: i64| (first + j).rem_euclid(grid as i64) as usize;
-        let masses = (0..grid as i64).map(|j| (values[place(j)].re / grid as f64).max(0.0)).collect();
+        let masses: Vec<f64> =
+            (0..grid as i64).map(|j| (values[place(j)].re / grid as f64).max(0.0)).collect();
+        // Numbers that are no distribution (an overflow, a NaN) prove nothing.
+        let total = masses.iter().sum::<f64>() + infinite;
+        let infinite = if (total - 1.0).abs() < 1e-6 { infinite } else { 1.0 };
         Loss { spacing: self.spacing, first, masses, infinite }
     }
 
@@ -309,6 +338,24 @@ mod tests {
         assert!(epsilon(1.0, 0.02, 270, 1e-6) < base && epsilon(1.0, 0.02, 300, 1e-5) < base);
         let back = Subsampled::new(1.0, 0.02, 300).unwrap().delta(base).unwrap();
         assert!((back / 1e-6 - 1.0).abs() < 1e-3, "{back}");
+    }
+
+    /// Where the grid cannot hold the loss the answer is infinite, never small.
+    #[test]
+    fn extremes_are_safe() {
+        for sigma in [1e-3, 0.01, 0.03, 0.05, 0.1, 0.3, 300.0] {
+            for p in [1e-9, 1e-3, 0.5, 1.0 - 1e-16, 1.0] {
+                for steps in [1, 5, 1000] {
+                    let mechanism = Subsampled::new(sigma, p, steps).unwrap();
+                    let got = mechanism.epsilon_on(COARSE, 1e-6).unwrap();
+                    // No mechanism is better than one step that is sampled: δ = p·δ_Gauss at ε' = ln(1 + (e^ε − 1)/p).
+                    let one =
+                        if p <= 1e-6 { 0.0 } else { gdp::epsilon_of_delta(1.0 / sigma, 1e-6 / p).unwrap() };
+                    let least = if one > 700.0 { one + p.ln() } else { (p * one.exp_m1()).ln_1p() };
+                    assert!(got >= least * (1.0 - 1e-9) - 1e-12, "{sigma}, {p}, {steps}: {got} {least}");
+                }
+            }
+        }
     }
 
     #[test]

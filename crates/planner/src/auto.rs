@@ -1,0 +1,409 @@
+//! Which mechanism? Every class is optimised, calibrated and certified for the numbers a trainer knows, and compared by what matters:
+//! noise in what is released, memory, and cost per step.
+//!
+//! The classes and schedules follow the recommendations of Pillutla et al. (2025): centralised training samples with block-cyclic
+//! Poisson sampling or cycles through a shuffled dataset, federated training admits clients a minimum number of steps apart, a stream sees
+//! everyone once.
+
+use crate::account::Budget;
+use crate::calibrate::{Goal, block_poisson, calibrate, calibrate_bands, check_batches};
+use crate::certificate::Certificate;
+use crate::claim::{PrivacyUnit, Terms};
+use crate::error::{Error, Result, check_steps};
+use crate::factorization::Factorization;
+use crate::optimize::{self, Observer, Problem, Target, toeplitz};
+use crate::participation::Participation;
+use crate::schedule::Schedule;
+use crate::sensitivity::Adjacency;
+use crate::strategy::Strategy;
+use crate::tree::Estimator;
+use crate::workload::Workload;
+use corrnoise_core::form::Kernel;
+use corrnoise_core::{Form, Plan, Sampling};
+
+/// Where training happens, which decides who can take part when.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Setting {
+    /// One dataset, passed over in batches.
+    Centralized {
+        /// Units in the dataset.
+        dataset_size: u64,
+        /// Of a batch, exact or expected.
+        batch_size: u64,
+    },
+    /// Clients that come by themselves, admitted at least `min_sep` steps apart.
+    Federated {
+        /// Steps between two participations.
+        min_sep: u64,
+        /// At most so often.
+        max_participations: u64,
+    },
+    /// Everyone takes part at most once.
+    Streaming,
+}
+
+/// What a trainer knows and wants.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// Steps.
+    pub num_steps: usize,
+    /// Who can take part when.
+    pub setting: Setting,
+    /// How much privacy.
+    pub goal: Goal,
+    /// What is released.
+    pub workload: Workload,
+    /// Which error counts.
+    pub target: Target,
+    /// Neighbouring datasets.
+    pub adjacency: Adjacency,
+    /// Whose privacy.
+    pub privacy_unit: PrivacyUnit,
+    /// Largest norm of one unit's contribution.
+    pub clip_norm: f64,
+    /// Memory allowed per parameter, beyond gradient and model.
+    pub max_state_bytes: Option<u64>,
+}
+
+/// One mechanism, ready to run.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The class, as the command line names it.
+    pub name: String,
+    /// Calibrated and certified.
+    pub plan: Plan,
+    /// What the plan says of itself.
+    pub certificate: Certificate,
+    /// Standard deviation of the noise in the released value that counts, per coordinate of the summed gradient.
+    pub error: f64,
+    /// Memory per parameter.
+    pub state_bytes: u64,
+    /// Work per step.
+    pub cost: Cost,
+}
+
+/// What one step costs per parameter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// Bytes read and written for an f32 gradient.
+    pub bytes: f64,
+    /// Rows of normals made, averaged over the run.
+    pub rows: f64,
+}
+
+/// All candidates and which to take.
+#[derive(Clone, Debug)]
+pub struct Recommendation {
+    /// By error, least first.
+    pub candidates: Vec<Candidate>,
+    /// Classes that do not apply, with the reason.
+    pub skipped: Vec<(String, String)>,
+    /// Index of the recommended one.
+    pub best: usize,
+    /// Why, in a sentence.
+    pub reason: String,
+}
+
+/// Making this many rows per step costs about what moving 640 bytes does: more is no sensible default, however little noise it has.
+const MAX_ROWS: f64 = 32.0;
+/// A mechanism with less memory is preferred to one whose error is smaller by less than this.
+const NEAR: f64 = 1.02;
+/// Most steps for which a dense strategy is tried: beyond, optimising and certifying take more than seconds.
+const DENSE_STEPS: usize = 512;
+/// Most steps for which banded strategies and banded inverses are tried.
+const BANDED_STEPS: usize = 200_000;
+
+impl Cost {
+    /// Of a form over a number of steps.
+    pub fn of(form: &Form, num_steps: u64) -> Cost {
+        // The gradient is read and written.
+        let gradient = 8.0;
+        match form.kernel() {
+            Kernel::Blt(blt) => Cost { bytes: gradient + 8.0 * blt.scale().len() as f64, rows: 1.0 },
+            Kernel::Ring(ring) => {
+                // All past outputs are read, the oldest is overwritten.
+                let slots = ring.num_slots() as f64;
+                Cost { bytes: gradient + 4.0 * slots + if slots > 0.0 { 4.0 } else { 0.0 }, rows: 1.0 }
+            }
+            Kernel::Regenerate(regenerate) => {
+                let most = regenerate.max_terms() as u64;
+                let terms = |step: u64| match regenerate.weights(step) {
+                    Some(weights) => (weights.len() as u64).min(form.age(step) + 1),
+                    None => regenerate.listed_terms(step).map_or(0, |terms| terms.len() as u64),
+                };
+                // Weights by age are all used once the run is older than they are.
+                let young =
+                    num_steps.min(if regenerate.toeplitz_weights().is_some() { most } else { num_steps });
+                let young = if form.restart_every().is_some() { num_steps } else { young };
+                let rows = (0..young).map(terms).sum::<u64>() + (num_steps - young) * most;
+                Cost { bytes: gradient, rows: rows as f64 / num_steps as f64 }
+            }
+        }
+    }
+}
+
+impl Setting {
+    /// Poisson sampling is for one dataset; all others have one schedule.
+    fn cycle(&self, num_steps: usize) -> Result<Schedule> {
+        Ok(match *self {
+            Setting::Centralized { dataset_size, batch_size } => {
+                let num_batches = check_batches(dataset_size, batch_size)?;
+                Schedule::Sampling(Sampling::Cyclic { dataset_size, num_batches })
+            }
+            Setting::Federated { min_sep, max_participations } => {
+                Schedule::Sampling(Sampling::MinSep { min_sep, max_participations })
+            }
+            Setting::Streaming => {
+                check_steps(num_steps)?;
+                Schedule::Participation(Participation::Single)
+            }
+        })
+    }
+}
+
+/// A class by name, and its strategy under a schedule, or why there is none.
+type Attempt = (String, Result<(Factorization, Schedule)>);
+
+/// Compares every class of mechanism and recommends one.
+pub fn recommend(question: &Question, observer: Observer<'_>) -> Result<Recommendation> {
+    let cycle = question.setting.cycle(question.num_steps)?;
+    // Independent noise always works: if it does not, the question is at fault.
+    let plain = Factorization::new(Strategy::Identity, question.num_steps)?;
+    let mut candidates = vec![candidate(question, "identity", &plain, cycle.clone())?];
+    let mut skipped = Vec::new();
+    for (name, attempt) in attempts(question, &cycle, observer)? {
+        match attempt.and_then(|(strategy, schedule)| candidate(question, &name, &strategy, schedule)) {
+            Ok(candidate) => candidates.push(candidate),
+            Err(error) => skipped.push((name, error.to_string())),
+        }
+    }
+    candidates.sort_by(|a, b| a.error.total_cmp(&b.error));
+    let (best, reason) = choose(&candidates, question)?;
+    Ok(Recommendation { candidates, skipped, best, reason })
+}
+
+fn candidate(
+    question: &Question,
+    name: &str,
+    strategy: &Factorization,
+    schedule: Schedule,
+) -> Result<Candidate> {
+    let terms = Terms {
+        schedule,
+        adjacency: question.adjacency,
+        privacy_unit: question.privacy_unit,
+        clip_norm: question.clip_norm,
+    };
+    let plan = calibrate(strategy, &terms, &question.workload, &question.goal)?;
+    let certificate = Certificate::of(&plan)?;
+    let utility = certificate.utility.ok_or_else(|| Error::TooLarge {
+        what: format!("the error of {}", certificate.strategy),
+        cost: "n²",
+        n: question.num_steps,
+        limit: crate::QUADRATIC_LIMIT,
+    })?;
+    let error = match question.target {
+        Target::Max => utility.max_error,
+        Target::Rms => utility.rms_error,
+    };
+    let state_bytes = plan.form().state_bytes_per_param();
+    let cost = Cost::of(plan.form(), plan.num_steps());
+    Ok(Candidate { name: name.into(), plan, certificate, error, state_bytes, cost })
+}
+
+fn attempts(question: &Question, cycle: &Schedule, observer: Observer<'_>) -> Result<Vec<Attempt>> {
+    let n = question.num_steps;
+    let problem = Problem {
+        num_steps: n,
+        workload: question.workload.clone(),
+        participation: cycle.participation(n)?,
+        target: question.target,
+    };
+    let under = |strategy: Result<Factorization>| strategy.map(|strategy| (strategy, cycle.clone()));
+    let mut attempts = sampled(question, &problem);
+    let blt = optimize::blt::optimize_auto(&problem, 1e-3, observer).map(|best| best.factorization);
+    let buffers = |strategy: &Factorization| match strategy.strategy() {
+        Strategy::Blt(blt) => blt.num_buffers(),
+        _ => 0,
+    };
+    let name = blt.as_ref().map_or("blt".into(), |strategy| format!("blt:{}", buffers(strategy)));
+    attempts.push((name, under(blt)));
+    if n <= BANDED_STEPS {
+        // A ring must be kept: as many bands as memory allows, and no more than are orthogonal.
+        let separation = match problem.participation {
+            Participation::Cyclic { separation, .. } => separation,
+            Participation::MinSep { min_sep, .. } => min_sep,
+            _ => n,
+        };
+        let memory = question.max_state_bytes.map_or(64, |bytes| bytes as usize / 4 + 1);
+        let most = separation.min(memory).min(n).clamp(1, 1024);
+        let banded = toeplitz::best_bands(&problem, most, observer);
+        let name = banded.as_ref().map_or("banded-opt".into(), |(bands, _)| format!("banded-opt:{bands}"));
+        attempts.push((name, under(banded.map(|(_, best)| best.factorization))));
+        let bands = 8.min(n);
+        let inverse = toeplitz::banded_inverse(&problem, bands, observer);
+        attempts.push((format!("bandinv-opt:{bands}"), under(inverse.map(|best| best.factorization))));
+        let bisr = Strategy::banded_inverse_square_root(bands).and_then(|s| Factorization::new(s, n));
+        attempts.push((format!("bisr:{bands}"), under(bisr)));
+    }
+    if n <= crate::CUBIC_LIMIT {
+        attempts.push(("tree".into(), under(Factorization::new(Strategy::Tree(Estimator::Streaming), n))));
+    }
+    if n <= DENSE_STEPS {
+        let dense = optimize::dense::optimize(&problem, observer).map(|best| best.factorization);
+        attempts.push(("dense".into(), under(dense)));
+    }
+    Ok(attempts)
+}
+
+/// Independent noise and bands under Poisson sampling, where there is a dataset to sample from.
+fn sampled(question: &Question, problem: &Problem) -> Vec<Attempt> {
+    let Setting::Centralized { dataset_size, batch_size } = question.setting else { return Vec::new() };
+    let one_block = Schedule::Sampling(block_poisson(dataset_size, batch_size, 1));
+    let plain = Factorization::new(Strategy::Identity, question.num_steps);
+    let mut attempts = vec![("identity, Poisson".into(), plain.map(|strategy| (strategy, one_block)))];
+    if question.num_steps <= BANDED_STEPS
+        && let Goal::Budget(budget) = question.goal
+    {
+        let tuned = tuned_bands(question, problem, dataset_size, batch_size, budget);
+        let name = match &tuned {
+            Ok((strategy, _)) => format!("banded-opt:{}, block-cyclic Poisson", strategy.num_bands()),
+            Err(_) => "banded-opt, block-cyclic Poisson".into(),
+        };
+        attempts.push((name, tuned));
+    }
+    attempts
+}
+
+fn tuned_bands(
+    question: &Question,
+    problem: &Problem,
+    dataset_size: u64,
+    batch_size: u64,
+    budget: Budget,
+) -> Result<(Factorization, Schedule)> {
+    let most = question.max_state_bytes.map_or(64, |bytes| bytes as usize / 4 + 1);
+    let (strategy, sampling) = calibrate_bands(problem, dataset_size, batch_size, budget, most)?;
+    if strategy.num_bands() == 1 {
+        return Err(Error::parameter("best number of bands", 1, "more than the independent noise above"));
+    }
+    Ok((strategy, Schedule::Sampling(sampling)))
+}
+
+/// The least error that memory and a sensible number of rows allow; a smaller state wins among near equals.
+fn choose(candidates: &[Candidate], question: &Question) -> Result<(usize, String)> {
+    let fits = |candidate: &Candidate| {
+        question.max_state_bytes.is_none_or(|most| candidate.state_bytes <= most)
+            && candidate.cost.rows <= MAX_ROWS
+    };
+    // Independent noise needs no state, so something always fits.
+    let fitting: Vec<usize> = (0..candidates.len()).filter(|i| fits(&candidates[*i])).collect();
+    let least = fitting.first().map_or(f64::INFINITY, |i| candidates[*i].error);
+    let near = fitting.iter().filter(|i| candidates[**i].error <= NEAR * least);
+    let best = *near
+        .min_by_key(|i| (candidates[**i].state_bytes, **i))
+        .ok_or_else(|| Error::parameter("number of mechanisms that fit", 0, "at least 1"))?;
+    let chosen = &candidates[best];
+    let independent = candidates.iter().filter(|c| c.name.starts_with("identity")).map(|c| c.error);
+    let gain = independent.fold(f64::INFINITY, f64::min) / chosen.error;
+    let compared = if chosen.name.starts_with("identity") {
+        "no correlation pays here".into()
+    } else {
+        format!("{gain:.2} times less noise than the best independent noise")
+    };
+    let memory = match chosen.state_bytes {
+        0 => "no state".into(),
+        bytes => format!("{bytes} bytes of state per parameter"),
+    };
+    let less = match candidates.first() {
+        Some(first) if first.error < 0.999 * chosen.error => format!(
+            "; {} would have {:.1}% less noise, for {} bytes of state and {:.0} rows per step",
+            first.name,
+            100.0 * (1.0 - first.error / chosen.error),
+            first.state_bytes,
+            first.cost.rows
+        ),
+        _ => String::new(),
+    };
+    Ok((best, format!("{}: {compared}, with {memory}{less}", chosen.name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::certificate::verify;
+    use crate::optimize::unobserved;
+
+    fn question(setting: Setting, num_steps: usize, epsilon: f64) -> Question {
+        Question {
+            num_steps,
+            setting,
+            goal: Goal::Budget(Budget { epsilon, delta: 1e-6 }),
+            workload: Workload::Prefix,
+            target: Target::Max,
+            adjacency: Adjacency::ZeroOut,
+            privacy_unit: PrivacyUnit::Example,
+            clip_norm: 1.0,
+            max_state_bytes: None,
+        }
+    }
+
+    #[test]
+    fn every_candidate_is_certified_within_the_budget() {
+        let central = Setting::Centralized { dataset_size: 2000, batch_size: 100 };
+        let federated = Setting::Federated { min_sep: 20, max_participations: 4 };
+        for setting in [central, federated, Setting::Streaming] {
+            let answer = recommend(&question(setting, 100, 2.0), &mut unobserved()).unwrap();
+            assert!(answer.candidates.len() >= 6, "{setting:?}: {:?}", answer.skipped);
+            for candidate in &answer.candidates {
+                let claim = verify(&candidate.plan).unwrap().claim;
+                assert!(
+                    claim.epsilon <= 2.0 && claim.epsilon > 1.999,
+                    "{}: {}",
+                    candidate.name,
+                    claim.epsilon
+                );
+            }
+            let best = &answer.candidates[answer.best];
+            assert!(best.cost.rows <= MAX_ROWS && answer.reason.contains(&best.name), "{}", answer.reason);
+            let identity = answer.candidates.iter().find(|c| c.name == "identity").unwrap();
+            assert!(best.error < identity.error);
+        }
+    }
+
+    #[test]
+    fn memory_is_respected_and_high_privacy_prefers_sampling() {
+        let central = Setting::Centralized { dataset_size: 20_000, batch_size: 100 };
+        let mut asked = question(central, 400, 0.3);
+        let strict = recommend(&asked, &mut unobserved()).unwrap();
+        let name = &strict.candidates[strict.best].name;
+        assert!(name.contains("Poisson"), "{}", strict.reason);
+        asked.max_state_bytes = Some(0);
+        let frugal = recommend(&asked, &mut unobserved()).unwrap();
+        assert_eq!(frugal.candidates[frugal.best].state_bytes, 0);
+    }
+
+    #[test]
+    fn costs_are_counted() {
+        let cost = |form: Form| Cost::of(&form, 10);
+        assert_eq!(cost(Form::independent()), Cost { bytes: 8.0, rows: 1.0 });
+        assert_eq!(cost(Form::blt(&[0.3, 0.1], &[0.5, 0.9]).unwrap()), Cost { bytes: 24.0, rows: 1.0 });
+        assert_eq!(cost(Form::banded_toeplitz(&[1.0, 0.5, 0.2]).unwrap()), Cost { bytes: 20.0, rows: 1.0 });
+        // 1 + 2 + 8·3 rows in 10 steps.
+        assert_eq!(cost(Form::regenerate(&[1.0, 0.5, 0.2]).unwrap()), Cost { bytes: 8.0, rows: 2.7 });
+    }
+
+    #[test]
+    fn a_bad_question_is_an_error() {
+        let central = |dataset_size, batch_size| Setting::Centralized { dataset_size, batch_size };
+        let message = |setting, n, epsilon| {
+            recommend(&question(setting, n, epsilon), &mut unobserved()).unwrap_err().to_string()
+        };
+        assert!(message(central(10, 11), 10, 1.0).contains("batch size is 11: expected 1 to 10"));
+        assert!(message(central(0, 1), 10, 1.0).contains("dataset size is 0"));
+        assert!(message(Setting::Streaming, 0, 1.0).contains("number of steps is 0"));
+        assert!(message(Setting::Streaming, 10, -1.0).contains("epsilon is -1"));
+        let federated = Setting::Federated { min_sep: 0, max_participations: 1 };
+        assert!(message(federated, 10, 1.0).contains("minimum separation is 0"));
+    }
+}

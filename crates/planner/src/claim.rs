@@ -1,0 +1,196 @@
+//! What a mechanism guarantees: (ε, δ) and μ, how they are known, and what they assume.
+//!
+//! Without amplification the whole run is one Gaussian mechanism: `μ = clip_norm · sensitivity / stddev`. Under (block-cyclic) Poisson
+//! sampling and with no more bands than blocks, the turns of one block touch disjoint rows of `CG + Z`, so the run is `⌈n / blocks⌉` steps
+//! of the subsampled Gaussian mechanism with noise multiplier `stddev / (clip_norm · ‖C‖_col)` (amplified banded matrix factorisation,
+//! Choquette-Choo et al. 2023). Both hold; the smaller ε is the claim.
+
+use crate::account::{Subsampled, epsilon_of_delta};
+use crate::error::{Error, Result, check_finite};
+use crate::factorization::Factorization;
+use crate::participation::Participation;
+use crate::schedule::{Poisson, Schedule};
+use crate::sensitivity::{Adjacency, Kind, Sensitivity};
+use corrnoise_core::Form;
+use corrnoise_core::form::History;
+use serde::{Deserialize, Serialize};
+
+/// Whose privacy is protected. The mathematics is the same; what must be clipped and counted is not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PrivacyUnit {
+    /// One training example: every example's gradient is clipped, and participations are counted per example.
+    #[default]
+    Example,
+    /// One user: the sum of all that a user contributes to a step is clipped, and participations are counted per user.
+    User,
+}
+
+/// What a claim is made for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Terms {
+    /// Who takes part when.
+    pub schedule: Schedule,
+    /// Neighbouring datasets.
+    pub adjacency: Adjacency,
+    /// Whose privacy.
+    pub privacy_unit: PrivacyUnit,
+    /// Largest norm of one unit's contribution to a step.
+    pub clip_norm: f64,
+}
+
+/// Which of two proofs gave ε.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// The whole run is one Gaussian mechanism: μ-GDP, converted exactly.
+    Gaussian,
+    /// Amplification by Poisson sampling: privacy-loss distributions of the subsampled Gaussian mechanism, composed.
+    Amplified,
+}
+
+/// A privacy claim.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// ε at `delta`.
+    pub epsilon: f64,
+    /// δ.
+    pub delta: f64,
+    /// How ε is known.
+    pub method: Method,
+    /// μ-GDP of the whole run without amplification, which holds whatever the method.
+    pub gdp_mu: f64,
+    /// `stddev / (clip_norm · sensitivity)`, which is 1/μ.
+    pub noise_multiplier: f64,
+    /// For clip norm 1, adjacency included.
+    pub sensitivity: f64,
+    /// Exact or an upper bound.
+    pub sensitivity_kind: Kind,
+    /// The subsampled mechanism, under Poisson sampling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amplified: Option<Amplified>,
+    /// What must be true outside this library, in words.
+    pub assumptions: Vec<String>,
+}
+
+/// The subsampled Gaussian mechanism that a run under Poisson sampling amounts to.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Amplified {
+    /// `stddev / (clip_norm · ‖C‖_col)`.
+    pub noise_multiplier: f64,
+    /// Per round.
+    pub sampling_prob: f64,
+    /// Times that a unit may be sampled.
+    pub num_rounds: u64,
+    /// ε at the claim's δ by this proof.
+    pub epsilon: f64,
+}
+
+/// What the claims of one form under one schedule have in common, whatever the noise.
+pub(crate) struct Basis {
+    pub(crate) running: Factorization,
+    pub(crate) participation: Participation,
+    pub(crate) sensitivity: Sensitivity,
+    pub(crate) poisson: Option<Poisson>,
+    pub(crate) column_norm: f64,
+    clip_norm: f64,
+}
+
+impl Basis {
+    pub(crate) fn new(form: &Form, num_steps: usize, terms: &Terms) -> Result<Basis> {
+        check_finite("clip norm", terms.clip_norm)?;
+        if terms.clip_norm <= 0.0 {
+            return Err(Error::parameter("clip norm", terms.clip_norm, "above 0"));
+        }
+        if form.history() != History::F32 {
+            return Err(Error::parameter("history", "bf16", "f32: a rounded history is another mechanism"));
+        }
+        let running = Factorization::from_form(form, num_steps)?;
+        let participation = terms.schedule.participation(num_steps)?;
+        let poisson = terms.schedule.poisson(num_steps);
+        if let Some(Poisson { num_blocks, .. }) = poisson {
+            if terms.adjacency == Adjacency::ReplaceOne {
+                return Err(Error::parameter(
+                    "adjacency",
+                    "replace-one",
+                    "zero-out under Poisson sampling: replacing has another dominating pair",
+                ));
+            }
+            if running.num_bands() > num_blocks {
+                return Err(Error::parameter(
+                    "number of bands",
+                    running.num_bands(),
+                    format!(
+                        "at most {num_blocks}, one per block that takes its turn, under Poisson sampling"
+                    ),
+                ));
+            }
+        }
+        let sensitivity = running.sensitivity(&participation, terms.adjacency)?;
+        let column_norm = running.sensitivity(&Participation::Single, Adjacency::ZeroOut)?.value;
+        Ok(Basis { running, participation, sensitivity, poisson, column_norm, clip_norm: terms.clip_norm })
+    }
+
+    /// The standard deviation that makes the whole run μ-GDP.
+    pub(crate) fn stddev_of_mu(&self, gdp_mu: f64) -> f64 {
+        self.clip_norm * self.sensitivity.value / gdp_mu
+    }
+
+    /// The standard deviation with which one round of sampling has a noise multiplier.
+    pub(crate) fn stddev_of_round(&self, noise_multiplier: f64) -> f64 {
+        self.clip_norm * self.column_norm * noise_multiplier
+    }
+
+    /// The claim for the noise that is really added: `stddev` after the loss by rounding scales to f32.
+    pub(crate) fn claim(&self, stddev: f64, delta: f64, terms: &Terms) -> Result<Claim> {
+        if stddev <= 0.0 {
+            return Err(Error::parameter("stddev", stddev, "above 0: without noise there is no claim"));
+        }
+        let gdp_mu = self.clip_norm * self.sensitivity.value / stddev;
+        let plain = epsilon_of_delta(gdp_mu, delta)?;
+        let amplified = self.poisson.map(|poisson| self.amplified(poisson, stddev, delta)).transpose()?;
+        let (epsilon, method) = match amplified {
+            Some(amplified) if amplified.epsilon < plain => (amplified.epsilon, Method::Amplified),
+            _ => (plain, Method::Gaussian),
+        };
+        Ok(Claim {
+            epsilon,
+            delta,
+            method,
+            gdp_mu,
+            noise_multiplier: 1.0 / gdp_mu,
+            sensitivity: self.sensitivity.value,
+            sensitivity_kind: self.sensitivity.kind,
+            amplified,
+            assumptions: assumptions(terms, self.running.num_steps())?,
+        })
+    }
+
+    fn amplified(&self, poisson: Poisson, stddev: f64, delta: f64) -> Result<Amplified> {
+        let Poisson { sampling_prob, num_rounds, .. } = poisson;
+        let noise_multiplier = stddev / (self.clip_norm * self.column_norm);
+        let epsilon = Subsampled::new(noise_multiplier, sampling_prob, num_rounds)?.epsilon(delta)?;
+        Ok(Amplified { noise_multiplier, sampling_prob, num_rounds, epsilon })
+    }
+}
+
+fn assumptions(terms: &Terms, num_steps: usize) -> Result<Vec<String>> {
+    let clip_norm = terms.clip_norm;
+    let contribution = match terms.privacy_unit {
+        PrivacyUnit::Example => "every example's gradient is clipped",
+        PrivacyUnit::User => "the sum of all that one user contributes to a step is clipped",
+    };
+    let neighbours = match terms.adjacency {
+        Adjacency::ZeroOut => "neighbouring datasets differ in one unit, whose contributions become zero",
+        Adjacency::ReplaceOne => "neighbouring datasets differ in one unit, which is replaced by another",
+    };
+    Ok(vec![
+        format!("{contribution} to norm {clip_norm} before the batch is summed; the noise is added to the sum"),
+        terms.schedule.describe(num_steps)?,
+        neighbours.into(),
+        "the key, checkpoints and past noise stay secret; only noisy gradients and what follows from them are released".into(),
+        "noise is Gaussian up to the rounding of f32, which no accountant counts".into(),
+    ])
+}
