@@ -21,6 +21,12 @@ fn check_chi_squared(what: &str, statistic: f64, dof: f64) {
     assert!(statistic > quantile(-Z) && statistic < quantile(Z), "{what}: {statistic}, {dof}");
 }
 
+/// As `check_chi_squared` for a sum over binomials, whose fourth moment exceeds a normal's by `excess`: the χ² with that variance.
+fn check_dispersion(what: &str, statistic: f64, terms: f64, excess: f64) {
+    let share = 2.0 / (2.0 + excess);
+    check_chi_squared(what, statistic * share, (terms * share).round());
+}
+
 /// Σ (observed − expected)²/expected over cells of one experiment.
 fn goodness(observed: &[f64], probabilities: &[f64]) -> f64 {
     let total: f64 = observed.iter().sum();
@@ -49,8 +55,10 @@ fn check_flips(sampler: &Sampler, prob: f64, turns: u64, what: &str) {
     let (mean, variance) = (per_unit * prob, per_unit * prob * (1.0 - prob));
     assert!(variance > 15.0, "the statistic needs counts that are nearly normal");
     let units: f64 = counts.iter().map(|count| (count - mean).powi(2) / variance).sum();
-    check_chi_squared(&format!("{what}, units"), units, dataset_size as f64);
-    check_chi_squared(&format!("{what}, sizes"), sizes, steps as f64);
+    let excess = |variance: f64| (1.0 - 6.0 * prob * (1.0 - prob)) / variance;
+    check_dispersion(&format!("{what}, units"), units, dataset_size as f64, excess(variance));
+    let size_variance = mean_size * (1.0 - prob);
+    check_dispersion(&format!("{what}, sizes"), sizes, steps as f64, excess(size_variance));
     let expected = steps as f64 * mean_size;
     let z = (total - expected) / (expected * (1.0 - prob)).sqrt();
     println!("{what}, total: z {z:.2}");
