@@ -3,20 +3,16 @@
 //! Each direction of the neighbouring relation has a dominating pair: `(1 − p)N(0, σ²) + pN(1, σ²)` against `N(0, σ²)` (a unit is removed)
 //! and the reverse (added). The distribution of the privacy loss is put on a grid so that `δ(ε)` is exact at its points and
 //! linear in `e^ε` between them ("connect the dots", Doroshenko et al. 2022): a convex function, drawn from above. Steps compose
-//! by convolution, here one FFT, a power, and one FFT back. What is cut off, wrapped around or rounded is added to δ.
+//! by convolution (`compose.rs`). What is cut off, wrapped around or rounded is added to δ.
 
+use super::compose::{Composed, GRID, Grid, Known, Losses, Tilt};
 use crate::error::{Error, Result, check_finite};
 use libm::erfc;
-use rustfft::FftPlanner;
-use rustfft::num_complex::Complex64;
 use std::f64::consts::FRAC_1_SQRT_2;
 
-/// Points of the composed grid.
-const GRID: usize = 1 << 20;
-/// Mass that may be cut off at each end of the composed distribution, and added to δ.
-const CUT: f64 = 1e-15;
-/// An allowance for the rounding of the FFTs.
-const ROUNDING: f64 = 1e-14;
+/// Most points of one step's grid, and points of the quadrature that chooses tilt and spacing.
+const STEP_POINTS: f64 = 4e5;
+const QUADRATURE_POINTS: usize = 4000;
 
 /// The subsampled Gaussian mechanism over a number of steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,15 +50,15 @@ impl Subsampled {
     pub fn epsilon(&self, delta: f64) -> Result<f64> {
         super::gdp::Budget::new(0.0, delta)?;
         let [remove, add] =
-            [Direction::Remove, Direction::Add].map(|direction| self.composed(direction).epsilon(delta));
+            [Direction::Remove, Direction::Add].map(|d| self.composed(d, Known::Delta(delta)).epsilon(delta));
         Ok(remove.max(add))
     }
 
     /// The smallest δ this analysis proves for ε.
     pub fn delta(&self, epsilon: f64) -> Result<f64> {
         super::gdp::Budget::new(epsilon, 0.5)?;
-        let [remove, add] =
-            [Direction::Remove, Direction::Add].map(|direction| self.composed(direction).delta(epsilon));
+        let [remove, add] = [Direction::Remove, Direction::Add]
+            .map(|d| self.composed(d, Known::Epsilon(epsilon)).delta(epsilon));
         Ok(remove.max(add))
     }
 
@@ -97,23 +93,44 @@ impl Subsampled {
         }
     }
 
-    /// The losses beyond which one step has less than 3e-23 of either tail; what lies above counts as infinite.
-    fn range(&self, direction: Direction) -> (f64, f64) {
+    /// The loss of removing a unit at `x`; that of adding one is its negative.
+    fn loss(&self, x: f64) -> f64 {
         let (sigma, p) = (self.noise_multiplier, self.sampling_prob);
-        let loss = |x: f64| {
-            let exponent = (2.0 * x - 1.0) / (2.0 * sigma * sigma);
-            if exponent > 700.0 { exponent + p.ln() } else { (p * exponent.exp_m1()).ln_1p() }
-        };
-        // Φ(−9.9) < 3e-23.
-        let (low, high) = (loss(-9.9 * sigma), loss(1.0 + 9.9 * sigma));
+        let exponent = (2.0 * x - 1.0) / (2.0 * sigma * sigma);
+        if exponent > 700.0 { exponent + p.ln() } else { (p * exponent.exp_m1()).ln_1p() }
+    }
+
+    /// Outputs beyond which one step has less than 3e-23 of either tail (Φ(−9.9) < 3e-23).
+    fn outputs(&self) -> (f64, f64) {
+        (-9.9 * self.noise_multiplier, 1.0 + 9.9 * self.noise_multiplier)
+    }
+
+    /// The losses of these outputs; what lies above counts as infinite.
+    fn range(&self, direction: Direction) -> (f64, f64) {
+        let (low, high) = (self.loss(self.outputs().0), self.loss(self.outputs().1));
         match direction {
             Direction::Remove => (low, high),
             Direction::Add => (-high, -low),
         }
     }
 
+    /// The losses as they are, on evenly spaced outputs: a good estimate of every moment, where a coarse grid of losses is a
+    /// bound, and for rare sampling a bad one.
+    fn quadrature(&self, direction: Direction) -> Quadrature {
+        let (sigma, p) = (self.noise_multiplier, self.sampling_prob);
+        let (low, high) = self.outputs();
+        let width = (high - low) / QUADRATURE_POINTS as f64;
+        let density =
+            |x: f64| (-0.5 * (x / sigma).powi(2)).exp() * width / (sigma * std::f64::consts::TAU.sqrt());
+        let atom = |x: f64| match direction {
+            Direction::Remove => (self.loss(x), (1.0 - p) * density(x) + p * density(x - 1.0)),
+            Direction::Add => (-self.loss(x), density(x)),
+        };
+        Quadrature((0..QUADRATURE_POINTS).map(|i| atom(low + (i as f64 + 0.5) * width)).collect())
+    }
+
     /// One step on a grid of the given spacing.
-    fn step(&self, direction: Direction, spacing: f64) -> Loss {
+    fn step(&self, direction: Direction, spacing: f64) -> Grid {
         let (low, high) = self.range(direction);
         let first = (low / spacing).floor() as i64;
         let count = (high / spacing).ceil() as i64 - first + 1;
@@ -136,108 +153,44 @@ impl Subsampled {
             here = next;
         }
         let top = (first + count - 1) as f64 * spacing;
-        Loss { spacing, first, masses, infinite: self.mass_above(direction, top) }
+        Grid { spacing, first, masses, infinite: self.mass_above(direction, top) }
     }
 
-    fn composed(&self, direction: Direction) -> Loss {
-        // A coarse grid says how far the sum reaches; the fine one fits that range.
-        let (low, high) = self.range(direction);
-        let coarse = self.step(direction, (high - low) / 4_000.0);
-        let (low, high) = coarse.sum_range(self.num_steps);
-        let spacing = ((high - low) / (GRID as f64 * 0.9))
-            .max((self.range(direction).1 - self.range(direction).0) / 4e5);
-        self.step(direction, spacing).power(self.num_steps, low)
+    fn composed(&self, direction: Direction, known: Known) -> Composed {
+        let quadrature = self.quadrature(direction);
+        let tilt = Tilt::new(&quadrature, self.num_steps, known);
+        let (low, high) = tilt.window(&quadrature, self.num_steps);
+        let (least, most) = self.range(direction);
+        let mut spacing = ((high - low) / (GRID as f64 * 0.9)).max((most - least) / STEP_POINTS);
+        loop {
+            // The window that counts is that of the losses on the grid, which are larger than they are.
+            let step = self.step(direction, spacing);
+            let (low, high) = tilt.window(&step, self.num_steps);
+            let needed = (high - low) / (GRID as f64 * 0.98);
+            if needed <= spacing {
+                return step.power(self.num_steps, &tilt, low);
+            }
+            spacing = 1.1 * needed;
+        }
+    }
+}
+
+/// Losses and weights.
+struct Quadrature(Vec<(f64, f64)>);
+
+impl Losses for Quadrature {
+    fn atoms(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.0.iter().copied()
+    }
+
+    fn ends(&self) -> [f64; 2] {
+        [self.0[0].0, self.0[self.0.len() - 1].0]
     }
 }
 
 /// `Φ(−x)`.
 fn upper(x: f64) -> f64 {
     0.5 * erfc(x * FRAC_1_SQRT_2)
-}
-
-/// A distribution of losses on a grid: `masses[j]` at `(first + j)·spacing`, the rest at infinity.
-struct Loss {
-    spacing: f64,
-    first: i64,
-    masses: Vec<f64>,
-    infinite: f64,
-}
-
-impl Loss {
-    /// Losses between which the sum of `count` draws lies but for `CUT` on each side (Chernoff).
-    fn sum_range(&self, count: u64) -> (f64, f64) {
-        let log_moment = |theta: f64| {
-            let shift = self
-                .masses
-                .iter()
-                .enumerate()
-                .map(|(j, _)| theta * self.at(j))
-                .fold(f64::NEG_INFINITY, f64::max);
-            let sum: f64 =
-                self.masses.iter().enumerate().map(|(j, m)| m * (theta * self.at(j) - shift).exp()).sum();
-            sum.ln() + shift
-        };
-        let bound = |theta: f64| (count as f64 * log_moment(theta) - CUT.ln()) / theta;
-        let thetas = (-16..=40).map(|i| 2.0_f64.powf(f64::from(i) / 2.0));
-        let high = thetas.clone().map(bound).fold(f64::INFINITY, f64::min);
-        let low =
-            thetas.map(|theta| bound(-theta)).filter(|b| b.is_finite()).fold(f64::NEG_INFINITY, f64::max);
-        // A sum cannot leave the multiples of the step's own range.
-        let (least, most) = (self.at(0) * count as f64, self.at(self.masses.len() - 1) * count as f64);
-        (low.max(least), high.min(most))
-    }
-
-    fn at(&self, j: usize) -> f64 {
-        (self.first + j as i64) as f64 * self.spacing
-    }
-
-    /// The sum of `count` independent draws, on a grid that starts at `low`.
-    fn power(&self, count: u64, low: f64) -> Loss {
-        let infinite = -(count as f64 * (-self.infinite).ln_1p()).exp_m1() + 2.0 * CUT + ROUNDING;
-        let mut values = vec![Complex64::default(); GRID];
-        for (j, mass) in self.masses.iter().enumerate() {
-            values[(self.first + j as i64).rem_euclid(GRID as i64) as usize].re += mass;
-        }
-        let mut planner = FftPlanner::new();
-        planner.plan_fft_forward(GRID).process(&mut values);
-        for value in &mut values {
-            let (radius, angle) = value.to_polar();
-            *value = Complex64::from_polar(radius.powf(count as f64), angle * count as f64);
-        }
-        planner.plan_fft_inverse(GRID).process(&mut values);
-        let first = (low / self.spacing).floor() as i64 - 1;
-        let place = |j: i64| (first + j).rem_euclid(GRID as i64) as usize;
-        let masses = (0..GRID as i64).map(|j| (values[place(j)].re / GRID as f64).max(0.0)).collect();
-        Loss { spacing: self.spacing, first, masses, infinite }
-    }
-
-    fn delta(&self, epsilon: f64) -> f64 {
-        let terms = self.masses.iter().enumerate().rev().take_while(|(j, _)| self.at(*j) > epsilon);
-        let sum: f64 = terms.map(|(j, mass)| mass * -(epsilon - self.at(j)).exp_m1()).sum();
-        (sum + self.infinite).min(1.0)
-    }
-
-    /// From the largest loss down: between two grid points `δ = mass − e^ε·weighted`, so ε follows at once.
-    fn epsilon(&self, delta: f64) -> f64 {
-        if self.infinite > delta {
-            return f64::INFINITY;
-        }
-        // `weighted` is Σ mass·e^{−loss}, relative to the grid point at hand: it shrinks by one spacing per point, so nothing overflows.
-        let (mut mass, mut weighted) = (self.infinite, 0.0);
-        let shrink = (-self.spacing).exp();
-        for j in (0..self.masses.len()).rev() {
-            let here = self.at(j);
-            weighted *= shrink;
-            mass += self.masses[j];
-            weighted += self.masses[j];
-            // δ just below this grid point.
-            let previous = here - self.spacing;
-            if mass - (previous - here).exp() * weighted >= delta && weighted > 0.0 {
-                return (here + ((mass - delta) / weighted).ln()).max(0.0);
-            }
-        }
-        0.0
-    }
 }
 
 #[cfg(test)]

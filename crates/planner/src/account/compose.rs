@@ -1,0 +1,215 @@
+//! Sums of independent privacy losses, so that small tails keep their digits.
+//!
+//! One FFT, a power, one FFT back: what that rounds is relative to the *largest* mass and grows with the number of steps, so a δ of
+//! 1e-8 would drown in it after 10⁵ steps. Hence losses are tilted first, each mass times `e^{θ·loss}/M(θ)`, which moves the bulk
+//! of the sum to the ε in question; a mass of the sum is untilted by `M(θ)^n·e^{−θ·loss}`, and errors shrink with it.
+
+use rustfft::FftPlanner;
+use rustfft::num_complex::Complex64;
+
+/// Points of the composed grid.
+pub(super) const GRID: usize = 1 << 20;
+/// Tilted mass that may lie outside the window, on each side.
+const CUT: f64 = 1e-15;
+
+/// A distribution of losses as a list, the rest at infinity.
+pub(super) trait Losses {
+    /// Loss and probability of an atom.
+    fn atoms(&self) -> impl Iterator<Item = (f64, f64)>;
+
+    /// `ln Σ mass·e^{θ·loss}`.
+    fn log_moment(&self, theta: f64) -> f64 {
+        // Losses lie between the first and the last atom, in either order; their exponents are kept below 0.
+        let shift = self.ends().map(|loss| theta * loss).into_iter().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = self.atoms().map(|(loss, mass)| mass * (theta * loss - shift).exp()).sum();
+        sum.ln() + shift
+    }
+
+    /// The losses of the first and the last atom: no other loss lies outside.
+    fn ends(&self) -> [f64; 2];
+}
+
+/// What is known of the privacy, and which tilt makes the rest exact.
+#[derive(Clone, Copy)]
+pub(super) enum Known {
+    Delta(f64),
+    Epsilon(f64),
+}
+
+/// How to compose: a tilt, and the tilts of the tilted sum that bound it from below and above (Chernoff).
+#[derive(Clone, Copy)]
+pub(super) struct Tilt {
+    theta: f64,
+    below: f64,
+    above: f64,
+}
+
+impl Tilt {
+    /// The best of each for these losses. Any choice gives true bounds; a good one gives tight ones.
+    pub(super) fn new(losses: &impl Losses, count: u64, known: Known) -> Tilt {
+        let count = count as f64;
+        let theta = match known {
+            Known::Delta(delta) => least(|theta| (count * losses.log_moment(theta) - delta.ln()) / theta),
+            Known::Epsilon(epsilon) => least(|theta| count * losses.log_moment(theta) - theta * epsilon),
+        };
+        let base = losses.log_moment(theta);
+        let reach = |side: f64| {
+            least(|tilt| (count * (losses.log_moment(theta + side * tilt) - base) - CUT.ln()) / tilt)
+        };
+        Tilt { theta, below: reach(-1.0), above: reach(1.0) }
+    }
+
+    /// Losses between which the tilted sum lies but for `CUT` on each side.
+    pub(super) fn window(&self, losses: &impl Losses, count: u64) -> (f64, f64) {
+        let (count, base) = (count as f64, losses.log_moment(self.theta));
+        let reach = |side: f64, tilt: f64| {
+            side * (count * (losses.log_moment(self.theta + side * tilt) - base) - CUT.ln()) / tilt
+        };
+        // A sum cannot leave the multiples of one step's range.
+        let [first, last] = losses.ends().map(|loss| loss * count);
+        (reach(-1.0, self.below).max(first.min(last)), reach(1.0, self.above).min(first.max(last)))
+    }
+}
+
+/// Where a function of one positive number with one valley is least, to a few percent (golden section in its logarithm).
+fn least(f: impl Fn(f64) -> f64) -> f64 {
+    const GOLDEN: f64 = 0.618_033_988_749_894_9;
+    // From tilts that change nothing to those at which one loss decides; beyond, moments may not be finite.
+    let (mut low, mut high) = (-7.0_f64, 14.0_f64);
+    let at = |x: f64| {
+        let value = f(x.exp());
+        if value.is_nan() { f64::INFINITY } else { value }
+    };
+    let (mut a, mut b) = (high - GOLDEN * (high - low), low + GOLDEN * (high - low));
+    let (mut at_a, mut at_b) = (at(a), at(b));
+    while high - low > 0.02 {
+        if at_a <= at_b {
+            (high, b, at_b) = (b, a, at_a);
+            a = high - GOLDEN * (high - low);
+            at_a = at(a);
+        } else {
+            (low, a, at_a) = (a, b, at_b);
+            b = low + GOLDEN * (high - low);
+            at_b = at(b);
+        }
+    }
+    f64::midpoint(low, high).exp()
+}
+
+/// One step's losses on a grid: `masses[j]` at `(first + j)·spacing`, the rest at infinity.
+pub(super) struct Grid {
+    pub spacing: f64,
+    pub first: i64,
+    pub masses: Vec<f64>,
+    pub infinite: f64,
+}
+
+impl Losses for Grid {
+    fn atoms(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.masses.iter().enumerate().map(|(j, mass)| ((self.first + j as i64) as f64 * self.spacing, *mass))
+    }
+
+    fn ends(&self) -> [f64; 2] {
+        [self.first, self.first + self.masses.len() as i64 - 1].map(|j| j as f64 * self.spacing)
+    }
+}
+
+/// The sum of the losses of all steps.
+pub(super) struct Composed {
+    spacing: f64,
+    first: i64,
+    /// Tilted; the mass at loss `x` is this times `e^{log_scale − θ·x}`.
+    tilted: Vec<f64>,
+    theta: f64,
+    log_scale: f64,
+    infinite: f64,
+    /// Tilted mass that may be missing or misplaced.
+    error: f64,
+}
+
+impl Grid {
+    /// The sum of `count` independent draws, on the window that starts at `low` and must hold what [`Tilt::window`] says.
+    pub(super) fn power(&self, count: u64, tilt: &Tilt, low: f64) -> Composed {
+        let (n, theta) = (count as f64, tilt.theta);
+        let log_moment = self.log_moment(theta);
+        let mut values = vec![Complex64::default(); GRID];
+        for (j, (loss, mass)) in self.atoms().enumerate() {
+            let place = (self.first + j as i64).rem_euclid(GRID as i64) as usize;
+            values[place].re += mass * (theta * loss - log_moment).exp();
+        }
+        let mut planner = FftPlanner::new();
+        planner.plan_fft_forward(GRID).process(&mut values);
+        // The transform of real numbers: the second half is the first one's mirror image.
+        for k in 0..=GRID / 2 {
+            let (radius, angle) = values[k].to_polar();
+            values[k] = Complex64::from_polar(radius.powf(n), angle * n);
+            values[(GRID - k) % GRID] = values[k].conj();
+        }
+        let energy: f64 = values.iter().map(Complex64::norm_sqr).sum();
+        planner.plan_fft_inverse(GRID).process(&mut values);
+        let first = (low / self.spacing).floor() as i64 - 1;
+        let place = |j: i64| (first + j).rem_euclid(GRID as i64) as usize;
+        Composed {
+            spacing: self.spacing,
+            first,
+            tilted: (0..GRID as i64).map(|j| (values[place(j)].re / GRID as f64).max(0.0)).collect(),
+            theta,
+            log_scale: n * log_moment,
+            infinite: -(n * (-self.infinite).ln_1p()).exp_m1(),
+            // What wraps around from either side, what is missing there, and rounding: a coefficient is wrong by a few units in the
+            // last place, the power multiplies that by n, and by Parseval and Cauchy-Schwarz the masses are wrong by at most the
+            // root of the energy times that. Moments and exponents have about n·1e-16 of their own.
+            error: 4.0 * CUT + 16.0 * f64::EPSILON * (n + 20.0) * energy.sqrt().max(1.0),
+        }
+    }
+}
+
+impl Composed {
+    fn at(&self, j: usize) -> f64 {
+        (self.first + j as i64) as f64 * self.spacing
+    }
+
+    /// What turns tilted mass at a loss into mass.
+    fn untilt(&self, loss: f64) -> f64 {
+        (self.log_scale - self.theta * loss).exp()
+    }
+
+    pub(super) fn delta(&self, epsilon: f64) -> f64 {
+        let above = self.tilted.iter().enumerate().rev().map(|(j, mass)| (self.at(j), mass));
+        let sum: f64 = above
+            .take_while(|(loss, _)| *loss > epsilon)
+            .map(|(loss, mass)| mass * self.untilt(loss) * -(epsilon - loss).exp_m1())
+            .sum();
+        // Misplaced mass above ε is worth the most just above it.
+        (sum + self.infinite + self.error * self.untilt(epsilon)).min(1.0)
+    }
+
+    /// From the largest loss down: between two grid points `δ = mass − e^ε·weighted`, so ε follows at once.
+    pub(super) fn epsilon(&self, delta: f64) -> f64 {
+        if self.infinite >= delta {
+            return f64::INFINITY;
+        }
+        let top = self.at(self.tilted.len() - 1);
+        if self.infinite + self.error * self.untilt(top) >= delta {
+            // Even the window's end is too low: there only the allowance is left, and falls with the tilt.
+            return (self.log_scale - ((delta - self.infinite) / self.error).ln()) / self.theta;
+        }
+        // `weighted` is Σ mass·e^{−loss}, relative to the grid point at hand: it shrinks by one spacing per point, so nothing overflows.
+        let (mut mass, mut weighted) = (self.infinite, 0.0);
+        let shrink = (-self.spacing).exp();
+        for j in (0..self.tilted.len()).rev() {
+            let here = self.at(j);
+            let added = self.tilted[j] * self.untilt(here);
+            mass += added;
+            weighted = weighted * shrink + added;
+            // δ just below this grid point, with the allowance of the next one, which is larger.
+            let previous = here - self.spacing;
+            let most = mass + self.error * self.untilt(previous);
+            if most - shrink * weighted >= delta && weighted > 0.0 {
+                let inside = here + ((most - delta) / weighted).ln();
+                return inside.min(here).max(0.0);
+            }
+        }
+        (self.at(0) - self.spacing).max(0.0)
+    }
+}
