@@ -4,13 +4,22 @@
 //! 1e-8 would drown in it after 10⁵ steps. Hence losses are tilted first, each mass times `e^{θ·loss}/M(θ)`, which moves the bulk
 //! of the sum to the ε in question; a mass of the sum is untilted by `M(θ)^n·e^{−θ·loss}`, and errors shrink with it.
 
-use rustfft::FftPlanner;
 use rustfft::num_complex::Complex64;
+use rustfft::{Fft, FftPlanner};
+use std::sync::{Arc, LazyLock};
 
 /// Points of the composed grid.
 pub(super) const GRID: usize = 1 << 20;
-/// Tilted mass that may lie outside the window, on each side.
-const CUT: f64 = 1e-15;
+/// There and back.
+static TRANSFORMS: LazyLock<[Arc<dyn Fft<f64>>; 2]> = LazyLock::new(|| {
+    let mut planner = FftPlanner::new();
+    [planner.plan_fft_forward(GRID), planner.plan_fft_inverse(GRID)]
+});
+
+/// What may be lost at each end of the window, and what less than the full tilt may lose by rounding, as shares of the δ that
+/// Chernoff's bound gives. The true δ is a hundredth of that, or where ε is small, down to 1e-5 of it.
+const CUT_SHARE: f64 = 1e-10;
+const ROUNDING_SHARE: f64 = 1e-8;
 
 /// A distribution of losses as a list, the rest at infinity.
 pub(super) trait Losses {
@@ -36,39 +45,65 @@ pub(super) enum Known {
     Epsilon(f64),
 }
 
-/// How to compose: a tilt, and the tilts of the tilted sum that bound it from below and above (Chernoff).
+/// How to compose: a tilt, the tilted mass that may lie outside the window on each side, and the tilts of the tilted sum that
+/// bound the window from below and above (Chernoff).
 #[derive(Clone, Copy)]
 pub(super) struct Tilt {
     theta: f64,
+    cut: f64,
     below: f64,
     above: f64,
 }
 
 impl Tilt {
-    /// The best of each for these losses. Any choice gives true bounds; a good one gives tight ones.
-    pub(super) fn new(losses: &impl Losses, count: u64, known: Known) -> Tilt {
-        let count = count as f64;
-        let theta = match known {
-            Known::Delta(delta) => least(|theta| (count * losses.log_moment(theta) - delta.ln()) / theta),
-            Known::Epsilon(epsilon) => least(|theta| count * losses.log_moment(theta) - theta * epsilon),
+    /// The one with the narrowest window for these losses, hence the finest grid; windows below `enough` are equally good. Any
+    /// choice gives true bounds.
+    pub(super) fn new(losses: &impl Losses, count: u64, known: Known, enough: f64) -> Tilt {
+        let n = count as f64;
+        let bound = |theta: f64| match known {
+            Known::Delta(delta) => (n * losses.log_moment(theta) - delta.ln()) / theta,
+            Known::Epsilon(epsilon) => n * losses.log_moment(theta) - theta * epsilon,
         };
-        let base = losses.log_moment(theta);
-        let reach = |side: f64| {
-            least(|tilt| (count * (losses.log_moment(theta + side * tilt) - base) - CUT.ln()) / tilt)
+        let best = least(bound);
+        let (log_delta, epsilon) = match known {
+            Known::Delta(delta) => (delta.ln(), bound(best)),
+            Known::Epsilon(epsilon) => (bound(best), epsilon),
         };
-        Tilt { theta, below: reach(-1.0), above: reach(1.0) }
+        // The full tilt asks for the fewest digits; less of it lets a long upper tail, as of rare sampling, stay short.
+        let candidates = (0..10).map(|i| best * 0.75_f64.powi(i)).filter_map(|theta| {
+            let base = losses.log_moment(theta);
+            let share = (log_delta - (n * base - theta * epsilon)).exp();
+            if theta != best && rounding(n) > ROUNDING_SHARE * share {
+                return None;
+            }
+            let cut = CUT_SHARE * share;
+            let reach = |side: f64| {
+                least(|tilt| (n * (losses.log_moment(theta + side * tilt) - base) - cut.ln()) / tilt)
+            };
+            let tilt = Tilt { theta, cut, below: reach(-1.0), above: reach(1.0) };
+            let (low, high) = tilt.window(losses, count);
+            Some(((high - low).max(enough), tilt))
+        });
+        // The first of equals, which has the most tilt.
+        let narrowest = candidates.min_by(|a, b| a.0.total_cmp(&b.0));
+        narrowest.expect("the full tilt is a candidate").1
     }
 
-    /// Losses between which the tilted sum lies but for `CUT` on each side.
+    /// Losses between which the tilted sum lies but for `cut` on each side.
     pub(super) fn window(&self, losses: &impl Losses, count: u64) -> (f64, f64) {
         let (count, base) = (count as f64, losses.log_moment(self.theta));
         let reach = |side: f64, tilt: f64| {
-            side * (count * (losses.log_moment(self.theta + side * tilt) - base) - CUT.ln()) / tilt
+            side * (count * (losses.log_moment(self.theta + side * tilt) - base) - self.cut.ln()) / tilt
         };
         // A sum cannot leave the multiples of one step's range.
         let [first, last] = losses.ends().map(|loss| loss * count);
         (reach(-1.0, self.below).max(first.min(last)), reach(1.0, self.above).min(first.max(last)))
     }
+}
+
+/// By how much a coefficient of the transform may be wrong after a power: a few units in the last place before it, times the power.
+fn rounding(count: f64) -> f64 {
+    16.0 * f64::EPSILON * (count + 20.0)
 }
 
 /// Where a function of one positive number with one valley is least, to a few percent (golden section in its logarithm).
@@ -137,16 +172,21 @@ impl Grid {
             let place = (self.first + j as i64).rem_euclid(GRID as i64) as usize;
             values[place].re += mass * (theta * loss - log_moment).exp();
         }
-        let mut planner = FftPlanner::new();
-        planner.plan_fft_forward(GRID).process(&mut values);
+        TRANSFORMS[0].process(&mut values);
+        // Most coefficients vanish in the power: below e^{−100} they are not worth an arc tangent.
+        let vanishing = (-200.0 / n).exp();
         // The transform of real numbers: the second half is the first one's mirror image.
         for k in 0..=GRID / 2 {
-            let (radius, angle) = values[k].to_polar();
-            values[k] = Complex64::from_polar(radius.powf(n), angle * n);
+            values[k] = if values[k].norm_sqr() < vanishing {
+                Complex64::default()
+            } else {
+                let (radius, angle) = values[k].to_polar();
+                Complex64::from_polar(radius.powf(n), angle * n)
+            };
             values[(GRID - k) % GRID] = values[k].conj();
         }
         let energy: f64 = values.iter().map(Complex64::norm_sqr).sum();
-        planner.plan_fft_inverse(GRID).process(&mut values);
+        TRANSFORMS[1].process(&mut values);
         let first = (low / self.spacing).floor() as i64 - 1;
         let place = |j: i64| (first + j).rem_euclid(GRID as i64) as usize;
         Composed {
@@ -156,10 +196,9 @@ impl Grid {
             theta,
             log_scale: n * log_moment,
             infinite: -(n * (-self.infinite).ln_1p()).exp_m1(),
-            // What wraps around from either side, what is missing there, and rounding: a coefficient is wrong by a few units in the
-            // last place, the power multiplies that by n, and by Parseval and Cauchy-Schwarz the masses are wrong by at most the
-            // root of the energy times that. Moments and exponents have about n·1e-16 of their own.
-            error: 4.0 * CUT + 16.0 * f64::EPSILON * (n + 20.0) * energy.sqrt().max(1.0),
+            // What wraps around from either side, what is missing there, and rounding: by Parseval, Cauchy and Schwarz the masses are
+            // together wrong by at most the root of the energy times the error of a coefficient.
+            error: 4.0 * tilt.cut + rounding(n) * energy.sqrt().max(1.0),
         }
     }
 }

@@ -11,7 +11,7 @@ use libm::erfc;
 use std::f64::consts::FRAC_1_SQRT_2;
 
 /// Most points of one step's grid, and points of the quadrature that chooses tilt and spacing.
-const STEP_POINTS: f64 = 4e5;
+const STEP_POINTS: f64 = 3e5;
 const QUADRATURE_POINTS: usize = 4000;
 
 /// The subsampled Gaussian mechanism over a number of steps.
@@ -158,10 +158,11 @@ impl Subsampled {
 
     fn composed(&self, direction: Direction, known: Known) -> Composed {
         let quadrature = self.quadrature(direction);
-        let tilt = Tilt::new(&quadrature, self.num_steps, known);
-        let (low, high) = tilt.window(&quadrature, self.num_steps);
         let (least, most) = self.range(direction);
-        let mut spacing = ((high - low) / (GRID as f64 * 0.9)).max((most - least) / STEP_POINTS);
+        let finest = (most - least) / STEP_POINTS;
+        let tilt = Tilt::new(&quadrature, self.num_steps, known, finest * GRID as f64);
+        let (low, high) = tilt.window(&quadrature, self.num_steps);
+        let mut spacing = ((high - low) / (GRID as f64 * 0.9)).max(finest);
         loop {
             // The window that counts is that of the losses on the grid, which are larger than they are.
             let step = self.step(direction, spacing);
