@@ -18,7 +18,7 @@ static TRANSFORMS: LazyLock<[Arc<dyn Fft<f64>>; 2]> = LazyLock::new(|| {
 
 /// What may be lost at each end of the window, and what less than the full tilt may lose by rounding, as shares of the δ that
 /// Chernoff's bound gives. The true δ is a hundredth of that, or where ε is small, down to 1e-5 of it.
-const CUT_SHARE: f64 = 1e-10;
+const CUT_SHARE: f64 = 1e-12;
 const ROUNDING_SHARE: f64 = 1e-8;
 
 /// A distribution of losses as a list, the rest at infinity.

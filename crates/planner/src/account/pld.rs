@@ -13,6 +13,8 @@ use std::f64::consts::FRAC_1_SQRT_2;
 /// Most points of one step's grid, and points of the quadrature that chooses tilt and spacing.
 const STEP_POINTS: f64 = 3e5;
 const QUADRATURE_POINTS: usize = 4000;
+/// What one step may have outside its grid where δ is not known beforehand.
+const LEAST_TAIL: f64 = 1e-23;
 
 /// The subsampled Gaussian mechanism over a number of steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,15 +71,59 @@ impl Subsampled {
         if excess <= 0.0 { f64::NEG_INFINITY } else { sigma * sigma * (excess / p).ln() + 0.5 }
     }
 
-    /// `Q(loss > ε)`: the tail under the second of the pair.
-    fn tail(&self, direction: Direction, epsilon: f64) -> f64 {
+    /// `Q(loss > ε)`, the tail under the second of the pair, where the output `x` has loss ε.
+    fn tail(&self, direction: Direction, x: f64) -> f64 {
         let (sigma, p) = (self.noise_multiplier, self.sampling_prob);
         match direction {
-            Direction::Remove => upper(self.point(epsilon) / sigma),
-            Direction::Add => {
-                let x = self.point(-epsilon);
-                (1.0 - p) * upper(-x / sigma) + p * upper((1.0 - x) / sigma)
+            Direction::Remove => upper(x / sigma),
+            Direction::Add => (1.0 - p) * upper(-x / sigma) + p * upper((1.0 - x) / sigma),
+        }
+    }
+
+    /// `|d e^ε/dx|` where the output `x` has loss ε.
+    fn slope(&self, direction: Direction, x: f64) -> f64 {
+        let (sigma, p) = (self.noise_multiplier, self.sampling_prob);
+        let growth = ((2.0 * x - 1.0) / (2.0 * sigma * sigma)).exp();
+        let slope = p * growth / (sigma * sigma);
+        match direction {
+            Direction::Remove => slope,
+            Direction::Add => slope / (1.0 + p * (growth - 1.0)).powi(2),
+        }
+    }
+
+    /// The mean of `Q(loss > ε)` over `e^ε` in the cell of losses that starts at `start`.
+    ///
+    /// The integral is taken over outputs, in which the tail is smooth: for rare sampling half of all outputs share one cell, and
+    /// in it the tail as a function of ε has a logarithm's singularity.
+    fn mean_tail(&self, direction: Direction, start: f64, spacing: f64) -> f64 {
+        let sigma = self.noise_multiplier;
+        let (mut low, mut high) = match direction {
+            Direction::Remove => (self.point(start), self.point(start + spacing)),
+            Direction::Add => (self.point(-start - spacing), self.point(-start)),
+        };
+        // No output has a loss beyond that of x = −∞; 40 standard deviations are as good.
+        let edge = -40.0 * sigma;
+        (low, high) = (low.max(edge), high.max(edge));
+        let panels = ((high - low) * 4.0 / sigma).ceil().max(1.0);
+        let width = (high - low) / panels;
+        let (mut sum, mut covered) = (0.0, 0.0);
+        for panel in 0..panels as u32 {
+            let from = low + f64::from(panel) * width;
+            for (at, weight) in [(0.112_701_665_379_258_3, 5.0), (0.5, 8.0), (0.887_298_334_620_741_7, 5.0)] {
+                let x = from + at * width;
+                let weight = weight / 18.0 * width * self.slope(direction, x);
+                sum += weight * self.tail(direction, x);
+                covered += weight;
             }
+        }
+        if low > edge {
+            return sum / covered;
+        }
+        // The rest of the cell lies beyond every output's loss: all losses are above it, or none.
+        let rest = (start.exp() * spacing.exp_m1() - covered).max(0.0);
+        match direction {
+            Direction::Remove => (sum + rest) / (covered + rest),
+            Direction::Add => sum / (covered + rest),
         }
     }
 
@@ -100,25 +146,27 @@ impl Subsampled {
         if exponent > 700.0 { exponent + p.ln() } else { (p * exponent.exp_m1()).ln_1p() }
     }
 
-    /// Outputs beyond which one step has less than 3e-23 of either tail (Φ(−9.9) < 3e-23).
-    fn outputs(&self) -> (f64, f64) {
-        (-9.9 * self.noise_multiplier, 1.0 + 9.9 * self.noise_multiplier)
+    /// Outputs beyond which one step has less than `tail` of either side.
+    fn outputs(&self, tail: f64) -> (f64, f64) {
+        // Φ(−z) < e^{−z²/2}/2: this z is at most half a unit larger than needed.
+        let z = (-2.0 * (2.0 * tail).ln()).sqrt();
+        (-z * self.noise_multiplier, 1.0 + z * self.noise_multiplier)
     }
 
     /// The losses of these outputs; what lies above counts as infinite.
-    fn range(&self, direction: Direction) -> (f64, f64) {
-        let (low, high) = (self.loss(self.outputs().0), self.loss(self.outputs().1));
+    fn range(&self, direction: Direction, tail: f64) -> (f64, f64) {
+        let (low, high) = self.outputs(tail);
         match direction {
-            Direction::Remove => (low, high),
-            Direction::Add => (-high, -low),
+            Direction::Remove => (self.loss(low), self.loss(high)),
+            Direction::Add => (-self.loss(high), -self.loss(low)),
         }
     }
 
     /// The losses as they are, on evenly spaced outputs: a good estimate of every moment, where a coarse grid of losses is a
     /// bound, and for rare sampling a bad one.
-    fn quadrature(&self, direction: Direction) -> Quadrature {
+    fn quadrature(&self, direction: Direction, tail: f64) -> Quadrature {
         let (sigma, p) = (self.noise_multiplier, self.sampling_prob);
-        let (low, high) = self.outputs();
+        let (low, high) = self.outputs(tail);
         let width = (high - low) / QUADRATURE_POINTS as f64;
         let density =
             |x: f64| (-0.5 * (x / sigma).powi(2)).exp() * width / (sigma * std::f64::consts::TAU.sqrt());
@@ -130,26 +178,16 @@ impl Subsampled {
     }
 
     /// One step on a grid of the given spacing.
-    fn step(&self, direction: Direction, spacing: f64) -> Grid {
-        let (low, high) = self.range(direction);
+    fn step(&self, direction: Direction, spacing: f64, (low, high): (f64, f64)) -> Grid {
         let first = (low / spacing).floor() as i64;
         let count = (high / spacing).ceil() as i64 - first + 1;
-        // The mean of the tail over e^ε in each cell, by three points of Gauss and Legendre; below the grid all of Q counts.
-        let mean = |cell: i64| {
-            let start = (first + cell - 1) as f64 * spacing;
-            let (mut sum, mut weight) = (0.0, 0.0);
-            for (at, w) in [(0.112_701_665_379_258_3, 5.0), (0.5, 8.0), (0.887_298_334_620_741_7, 5.0)] {
-                let w = w * (at * spacing).exp();
-                sum += w * self.tail(direction, start + at * spacing);
-                weight += w;
-            }
-            sum / weight
-        };
         let mut masses = Vec::with_capacity(count as usize);
+        // Below the grid all of Q counts, above it nothing.
         let mut here = 1.0;
         for j in 0..count {
-            let next = if j + 1 < count { mean(j + 1) } else { 0.0 };
-            masses.push(((first + j) as f64 * spacing).exp() * (here - next).max(0.0));
+            let start = (first + j) as f64 * spacing;
+            let next = if j + 1 < count { self.mean_tail(direction, start, spacing) } else { 0.0 };
+            masses.push(start.exp() * (here - next).max(0.0));
             here = next;
         }
         let top = (first + count - 1) as f64 * spacing;
@@ -157,15 +195,20 @@ impl Subsampled {
     }
 
     fn composed(&self, direction: Direction, known: Known) -> Composed {
-        let quadrature = self.quadrature(direction);
-        let (least, most) = self.range(direction);
-        let finest = (most - least) / STEP_POINTS;
+        // A millionth of δ for all steps together: a longer tail would only make the grid coarse.
+        let tail = match known {
+            Known::Delta(delta) => 1e-6 * delta / self.num_steps as f64,
+            Known::Epsilon(_) => LEAST_TAIL,
+        };
+        let quadrature = self.quadrature(direction, tail);
+        let range = self.range(direction, tail);
+        let finest = (range.1 - range.0) / STEP_POINTS;
         let tilt = Tilt::new(&quadrature, self.num_steps, known, finest * GRID as f64);
         let (low, high) = tilt.window(&quadrature, self.num_steps);
         let mut spacing = ((high - low) / (GRID as f64 * 0.9)).max(finest);
         loop {
             // The window that counts is that of the losses on the grid, which are larger than they are.
-            let step = self.step(direction, spacing);
+            let step = self.step(direction, spacing, range);
             let (low, high) = tilt.window(&step, self.num_steps);
             let needed = (high - low) / (GRID as f64 * 0.98);
             if needed <= spacing {
