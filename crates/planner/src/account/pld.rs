@@ -261,6 +261,38 @@ mod tests {
         }
     }
 
+    /// Many steps and a small δ: tails that an untilted transform would lose in its rounding.
+    #[test]
+    fn small_tails_survive_many_steps() {
+        for (steps, delta) in [(100_000, 1e-10), (1_000_000, 1e-12)] {
+            let exact = gdp::epsilon_of_delta(1.0, delta).unwrap();
+            let got = epsilon((steps as f64).sqrt(), 1.0, steps, delta);
+            assert!(got >= exact && got <= exact * 1.0001, "{steps}, {delta}: {exact} {got}");
+        }
+    }
+
+    /// Half of all outputs in one cell: what a step's grid says must still be a distribution, and no loss may be lost. Limits of
+    /// dp_accounting 0.6.0 on ever finer grids.
+    #[test]
+    fn rare_sampling_over_many_steps() {
+        for (sigma, p, steps, delta, limit) in [
+            (0.5, 1e-4, 10_000, 1e-6, 1.953_224),
+            (0.9, 1e-4, 100_000, 1e-8, 0.241_22),
+            (2.0, 1e-3, 1, 1e-10, 0.011_004_6),
+        ] {
+            let got = epsilon(sigma, p, steps, delta);
+            assert!(got >= limit * 0.999_95 && got <= limit * 1.005, "{sigma}, {p}, {steps}: {limit} {got}");
+        }
+        let mechanism = Subsampled::new(0.5, 1e-4, 10_000).unwrap();
+        for direction in [Direction::Remove, Direction::Add] {
+            for spacing in [1e-5, 3e-5, 1e-4] {
+                let step = mechanism.step(direction, spacing, mechanism.range(direction, 1e-16));
+                let total: f64 = step.masses.iter().sum::<f64>() + step.infinite;
+                assert!((total - 1.0).abs() < 1e-11, "{direction:?}, {spacing}: {total}");
+            }
+        }
+    }
+
     /// Rényi divergences of integer orders: another route to an upper bound, which is never below the truth.
     fn renyi_epsilon(sigma: f64, p: f64, steps: u64, delta: f64) -> f64 {
         let ln_binomial =
