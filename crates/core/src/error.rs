@@ -68,6 +68,17 @@ pub enum Error {
         /// The step at which it happened.
         step: u64,
     },
+    /// A batch was drawn for another step than the one to be made.
+    #[error("the batch was drawn for step {batch}, the mechanism's next step is {next_step}")]
+    BatchStep {
+        /// The batch's step.
+        batch: u64,
+        /// The mechanism's.
+        next_step: u64,
+    },
+    /// A batch of another plan or run.
+    #[error("batch refused: {0}")]
+    Batch(String),
     /// A plan that cannot be used.
     #[error("plan refused: {0}")]
     Plan(String),

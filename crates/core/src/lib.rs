@@ -2,7 +2,7 @@
 //!
 //! Noise is a pure function of names, `(key, row, coordinate) → f32`; `docs/noise-spec.md` defines it to the bit, and
 //! [`noise`], [`chacha`], [`gauss`] and [`mod@reference`] are that text in code. The rest makes it fast ([`Cpu`]), safe to use
-//! ([`Mechanism`]) and safe to stop and resume ([`Checkpoint`]).
+//! ([`Mechanism`]) and safe to stop and resume ([`Checkpoint`]); [`Sampler`] and [`Guard`] say who takes part in a step.
 
 #[cfg(target_endian = "big")]
 compile_error!("checkpoints are little-endian and are read without conversion");
@@ -22,6 +22,7 @@ pub mod noise;
 mod plan;
 pub mod reference;
 mod row;
+mod sampler;
 mod sampling;
 
 pub use chacha::Rounds;
@@ -34,4 +35,5 @@ pub use layout::{Layout, Shard, Tensor};
 pub use mechanism::{Mechanism, Resume, SaveOptions};
 pub use plan::{Certificate, Fingerprint, NOISE_SPEC_VERSION, Plan};
 pub use row::{Family, Incarnations, Row};
+pub use sampler::{Admission, Batch, Guard, Sampler};
 pub use sampling::Sampling;

@@ -9,6 +9,7 @@ use crate::key::{Key, RunKey, os_random};
 use crate::layout::Shard;
 use crate::plan::Plan;
 use crate::row::{Incarnations, Row};
+use crate::sampler::Batch;
 use std::path::Path;
 
 /// A running mechanism: a plan, a key, a place in the plan, and the state on some device.
@@ -220,6 +221,23 @@ impl<B: Backend> Mechanism<B> {
             self.next_step += 1;
         }
         outcome
+    }
+
+    /// This mechanism, if the batch is that of its plan, its run and its next step: `noise.for_batch(&batch)?.add_to(…)` cannot
+    /// add a step's noise to another step's batch. A refusal changes nothing.
+    pub fn for_batch(&mut self, batch: &Batch) -> Result<&mut Self> {
+        self.check_usable()?;
+        let (plan, run) = (self.plan.fingerprint(), self.run_key.commitment());
+        if batch.plan() != plan {
+            return Err(Error::Batch(format!("it was drawn for plan {}, this is plan {plan}", batch.plan())));
+        }
+        if batch.run() != run {
+            return Err(Error::Batch("it was drawn with another key or for another run id".into()));
+        }
+        if batch.step() != self.next_step {
+            return Err(Error::BatchStep { batch: batch.step(), next_step: self.next_step });
+        }
+        Ok(self)
     }
 
     fn check_usable(&self) -> Result<()> {

@@ -3,8 +3,9 @@
 //! ε falls smoothly as noise grows, so a secant in (ln σ, ln ε) that keeps its bracket needs a handful of evaluations: most of them on
 //! the coarse grid, the last ones on the fine one. Both grids bound ε from above, so the answer is safe either way.
 
+use super::compose::{COARSE, Effort, FINE};
 use super::gdp::{Budget, gdp_mu_of_budget};
-use super::pld::{COARSE, FINE, Subsampled};
+use super::pld::Subsampled;
 use crate::error::{Error, Result};
 
 /// Below this the privacy loss of one step exceeds what the grid holds; no one trains with so little noise.
@@ -32,10 +33,10 @@ impl Subsampled {
         }
         // Without sampling this much would do; the grid's own excess is below one percent.
         let most = 1.02 * (num_steps as f64).sqrt() / gdp_mu_of_budget(budget)?;
-        let excess = |grid: usize, noise_multiplier: f64| -> Result<f64> {
+        let excess = |effort: Effort, noise_multiplier: f64| -> Result<f64> {
             let mechanism = Subsampled::new(noise_multiplier, sampling_prob, num_steps)?;
             // ε may be 0, whose logarithm a secant cannot use.
-            let epsilon = mechanism.epsilon_on(grid, budget.delta)?;
+            let epsilon = mechanism.epsilon_with(effort, budget.delta)?;
             Ok((epsilon.clamp(1e-9 * budget.epsilon, 1e9 * budget.epsilon) / budget.epsilon).ln())
         };
         let coarse = least(LEAST.min(0.5 * most), most, 1e-4, |sigma| excess(COARSE, sigma))?;

@@ -1,0 +1,193 @@
+//! Batches: who takes part in which step, drawn from the run's own key, in integer arithmetic only.
+//!
+//! A privacy claim that rests on sampling holds for batches that were drawn like that: independent, with exactly the plan's
+//! probability or less, from randomness nobody can guess. A shuffled data loader is something else. `docs/noise-spec.md`
+//! (section "Sampler") says which keystream words decide what.
+
+mod batch;
+mod bernoulli;
+mod guard;
+mod parts;
+mod words;
+
+pub use batch::Batch;
+pub use guard::{Admission, Guard};
+
+use crate::chacha::ChaCha;
+use crate::error::{Error, Result};
+use crate::key::Key;
+use crate::plan::{Fingerprint, Plan};
+use crate::sampling::Sampling;
+use bernoulli::Coin;
+use parts::Parts;
+use std::ops::Range;
+
+/// Draws the batches of a plan, for every [`Sampling`] but `MinSep`, whose participants come by themselves: see [`Guard`].
+///
+/// # Guarantees
+/// - The batch of a step is a function of key, run id, plan and step: the same on every machine, in any order of calls, and
+///   after a resume, whichever incarnation the noise is in.
+/// - A unit joins with probability `⌊p·2^64⌋/2^64`: never more often than the plan says. Parts and bins are uniform without bias.
+/// - No keystream word serves two purposes: batches and noise are independent of each other.
+///
+/// # Cost
+/// `Poisson`: `dataset_size / 64` groups per step, about 1.25 ChaCha blocks each; `BlockPoisson`: the same over `num_blocks`.
+/// (Skipping from one chosen unit to the next would cost less, but takes logarithms, whose last bits differ between machines.)
+/// `Cyclic` and `BallsInBins` copy the batch. All but `Poisson` draw their parts once, in `new`, and keep 4 bytes per unit (8
+/// beyond 2^32 units) and 8 per part.
+///
+/// ```
+/// use corrnoise_core::{Form, Key, Mechanism, Plan, Sampler, Sampling, Shard};
+///
+/// let sampling = Sampling::BlockPoisson { dataset_size: 50_000, num_blocks: 10, sampling_prob: 0.05 };
+/// let plan = Plan::new(100, Form::banded_toeplitz(&[1.0, 0.5])?, 0.8)?.with_sampling(sampling)?;
+/// let key = Key::from_os()?;
+/// let sampler = Sampler::new(&plan, &key)?;
+/// let mut noise = Mechanism::cpu(&plan, key, Shard::whole(1000)?)?;
+///
+/// let mut batch = sampler.batch(0)?;
+/// for step in noise.next_step()..3 {
+///     sampler.fill(step, &mut batch)?;
+///     let mut gradient = vec![0.0_f32; 1000]; // yours: the clipped sum over batch.indices()
+///     noise.for_batch(&batch)?.add_to(&mut gradient)?; // refuses a batch of another step, plan or run
+///     let _mean = gradient.iter().map(|g| g / sampler.expected_batch_size() as f32);
+/// }
+/// # Ok::<(), corrnoise_core::Error>(())
+/// ```
+pub struct Sampler {
+    num_steps: u64,
+    sampling: Sampling,
+    plan: Fingerprint,
+    run: Fingerprint,
+    cipher: ChaCha,
+    scheme: Scheme,
+}
+
+/// A [`Sampling`] with what was drawn for it.
+enum Scheme {
+    Poisson { dataset_size: u64, coin: Coin },
+    BlockPoisson { parts: Parts, coin: Coin },
+    Turns(Parts),
+}
+
+impl Sampler {
+    /// From a plan that says how batches are chosen, and the key of the run.
+    pub fn new(plan: &Plan, key: &Key) -> Result<Sampler> {
+        let refuse = |reason: &str| Err(Error::Plan(reason.into()));
+        let Some(sampling) = plan.sampling() else {
+            return refuse("it does not say how batches are chosen: give it one by with_sampling");
+        };
+        let run_key = key.run_key(plan.fingerprint());
+        let cipher = ChaCha::new(run_key.bytes(), plan.rounds());
+        let scheme = match sampling {
+            Sampling::Poisson { dataset_size, sampling_prob } => {
+                Scheme::Poisson { dataset_size, coin: Coin::new(sampling_prob) }
+            }
+            Sampling::BlockPoisson { dataset_size, num_blocks, sampling_prob } => Scheme::BlockPoisson {
+                parts: Parts::shuffled(&cipher, dataset_size, num_blocks)?,
+                coin: Coin::new(sampling_prob),
+            },
+            Sampling::Cyclic { dataset_size, num_batches } => {
+                Scheme::Turns(Parts::shuffled(&cipher, dataset_size, num_batches)?)
+            }
+            Sampling::BallsInBins { dataset_size, num_bins } => {
+                Scheme::Turns(Parts::binned(&cipher, dataset_size, num_bins)?)
+            }
+            Sampling::MinSep { .. } => {
+                return refuse("under min_sep participants come by themselves: use Guard, which admits them");
+            }
+        };
+        let (num_steps, plan) = (plan.num_steps(), plan.fingerprint());
+        Ok(Sampler { num_steps, sampling, plan, run: run_key.commitment(), cipher, scheme })
+    }
+
+    /// The batch of a step.
+    pub fn batch(&self, step: u64) -> Result<Batch> {
+        let mut batch = Batch { step, plan: self.plan, run: self.run, indices: Vec::new() };
+        self.fill(step, &mut batch)?;
+        Ok(batch)
+    }
+
+    /// The batch of a step, into the memory of an earlier one; an error leaves that as it was.
+    pub fn fill(&self, step: u64, batch: &mut Batch) -> Result<()> {
+        self.check_step(step)?;
+        let mut indices = std::mem::take(&mut batch.indices);
+        indices.clear();
+        self.draw(step, &mut indices);
+        *batch = Batch { step, plan: self.plan, run: self.run, indices };
+        Ok(())
+    }
+
+    /// The batches of a range of steps for other programs, as compressed rows `(offsets, indices)`: batch `i` of the range is
+    /// `indices[offsets[i]..offsets[i + 1]]`.
+    pub fn export(&self, steps: Range<u64>) -> Result<(Vec<u64>, Vec<u64>)> {
+        if steps.start > steps.end {
+            return Err(Error::parameter("first step", steps.start, format!("at most {}", steps.end)));
+        }
+        if !steps.is_empty() {
+            self.check_step(steps.end - 1)?;
+        }
+        let (mut offsets, mut indices) = (vec![0], Vec::new());
+        for step in steps {
+            self.draw(step, &mut indices);
+            offsets.push(indices.len() as u64);
+        }
+        Ok((offsets, indices))
+    }
+
+    /// Appends the units of a step.
+    fn draw(&self, step: u64, indices: &mut Vec<u64>) {
+        match &self.scheme {
+            Scheme::Poisson { dataset_size, coin } => {
+                coin.flip(&self.cipher, step, *dataset_size, |unit| indices.push(unit));
+            }
+            Scheme::BlockPoisson { parts, coin } => {
+                let part = parts.at(step);
+                coin.flip(&self.cipher, step, part.len(), |place| indices.push(part.unit(place)));
+            }
+            Scheme::Turns(parts) => {
+                let part = parts.at(step);
+                indices.extend((0..part.len()).map(|place| part.unit(place)));
+            }
+        }
+    }
+
+    fn check_step(&self, step: u64) -> Result<()> {
+        if step < self.num_steps {
+            return Ok(());
+        }
+        Err(Error::PastEnd { step, num_steps: self.num_steps })
+    }
+
+    /// Steps of the plan.
+    pub fn num_steps(&self) -> u64 {
+        self.num_steps
+    }
+
+    /// How batches are chosen.
+    pub fn sampling(&self) -> Sampling {
+        self.sampling
+    }
+
+    /// Mean size of a batch: what a sum over a batch is divided by.
+    pub fn expected_batch_size(&self) -> f64 {
+        match self.sampling {
+            Sampling::Poisson { dataset_size, sampling_prob } => dataset_size as f64 * sampling_prob,
+            Sampling::BlockPoisson { dataset_size, num_blocks, sampling_prob } => {
+                dataset_size as f64 / num_blocks as f64 * sampling_prob
+            }
+            Sampling::Cyclic { dataset_size, num_batches: parts }
+            | Sampling::BallsInBins { dataset_size, num_bins: parts } => dataset_size as f64 / parts as f64,
+            Sampling::MinSep { .. } => unreachable!("refused by new"),
+        }
+    }
+}
+
+impl std::fmt::Debug for Sampler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sampler")
+            .field("sampling", &self.sampling)
+            .field("num_steps", &self.num_steps)
+            .finish_non_exhaustive()
+    }
+}

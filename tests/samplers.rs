@@ -1,0 +1,298 @@
+//! Batches: against a second implementation written from `docs/noise-spec.md` on `rand_chacha`, their structure, and what binds
+//! them to the noise. `sampler_statistics.rs` asks whether they are random.
+
+use corrnoise::{Batch, Error, Family, Form, Key, Mechanism, Plan, Resume, Row, Sampler, Sampling, Shard};
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+const STEPS: u64 = 23;
+
+fn key() -> Key {
+    Key::from_bytes(std::array::from_fn(|i| (i * 5 + 1) as u8), "run")
+}
+
+fn plan(sampling: Sampling) -> Plan {
+    Plan::new(STEPS, Form::blt(&[0.3], &[0.9]).unwrap(), 0.5).unwrap().with_sampling(sampling).unwrap()
+}
+
+fn sampler(sampling: Sampling) -> Sampler {
+    Sampler::new(&plan(sampling), &key()).unwrap()
+}
+
+fn poisson(dataset_size: u64, sampling_prob: f64) -> Sampling {
+    Sampling::Poisson { dataset_size, sampling_prob }
+}
+
+fn block_poisson(dataset_size: u64, num_blocks: u64, sampling_prob: f64) -> Sampling {
+    Sampling::BlockPoisson { dataset_size, num_blocks, sampling_prob }
+}
+
+fn cyclic(dataset_size: u64, num_batches: u64) -> Sampling {
+    Sampling::Cyclic { dataset_size, num_batches }
+}
+
+fn bins(dataset_size: u64, num_bins: u64) -> Sampling {
+    Sampling::BallsInBins { dataset_size, num_bins }
+}
+
+fn every_kind() -> Vec<Sampling> {
+    let mut kinds = vec![poisson(1, 0.5), poisson(64, 1.0 / 3.0), poisson(1000, 1e-2), poisson(200, 1.0)];
+    kinds.extend([poisson(129, 1.0 - 2.0_f64.powi(-53)), poisson(5000, 1e-4), poisson(640, 0.5)]);
+    kinds.extend([block_poisson(1000, 7, 0.3), block_poisson(1000, 1, 0.1), block_poisson(5, 5, 0.5)]);
+    kinds.extend([cyclic(1000, 7), cyclic(9, 9), cyclic(50, 1), cyclic(100, 40)]);
+    kinds.extend([bins(1000, 7), bins(9, 9), bins(50, 1), bins(100, 40)]);
+    kinds
+}
+
+/// The specification's section "Sampler", the slow way: one 64-bit number per unit, a permutation as a list.
+struct Reference {
+    run_key: [u8; 32],
+    sampling: Sampling,
+}
+
+impl Reference {
+    fn rng(&self, purpose: u16, index: u64, block: u64) -> ChaCha12Rng {
+        let mut rng = ChaCha12Rng::from_seed(self.run_key);
+        rng.set_stream(Row::new(Family::Sampler, purpose, index).unwrap().stream());
+        rng.set_word_pos(16 * u128::from(block));
+        rng
+    }
+
+    fn joins(&self, step: u64, place: u64, prob: f64) -> bool {
+        let mut rng = self.rng(0, step, 8 * (place / 64));
+        let number =
+            (0..64).fold(0_u128, |number, _| number << 1 | u128::from(rng.next_u64() >> (place % 64) & 1));
+        number < (prob * 2.0_f64.powi(64)) as u128
+    }
+
+    fn below(rng: &mut ChaCha12Rng, bound: u64) -> u64 {
+        let bound = u128::from(bound);
+        loop {
+            let product = u128::from(rng.next_u64()) * bound;
+            if product % (1 << 64) >= (1 << 64) % bound {
+                return (product >> 64) as u64;
+            }
+        }
+    }
+
+    /// Part `part` of the shuffled dataset, ascending.
+    fn part(&self, size: u64, parts: u64, part: u64) -> Vec<u64> {
+        let mut units: Vec<u64> = (0..size).collect();
+        let mut rng = self.rng(1, 0, 0);
+        for place in (1..size).rev() {
+            units.swap(place as usize, Self::below(&mut rng, place + 1) as usize);
+        }
+        let mut chosen = units[(part * size / parts) as usize..((part + 1) * size / parts) as usize].to_vec();
+        chosen.sort();
+        chosen
+    }
+
+    fn batch(&self, step: u64) -> Vec<u64> {
+        match self.sampling {
+            Sampling::Poisson { dataset_size, sampling_prob } => {
+                (0..dataset_size).filter(|unit| self.joins(step, *unit, sampling_prob)).collect()
+            }
+            Sampling::BlockPoisson { dataset_size, num_blocks, sampling_prob } => {
+                let block = self.part(dataset_size, num_blocks, step % num_blocks);
+                let places = (0..block.len()).filter(|place| self.joins(step, *place as u64, sampling_prob));
+                places.map(|place| block[place]).collect()
+            }
+            Sampling::Cyclic { dataset_size, num_batches } => {
+                self.part(dataset_size, num_batches, step % num_batches)
+            }
+            Sampling::BallsInBins { dataset_size, num_bins } => {
+                let mut rng = self.rng(2, 0, 0);
+                (0..dataset_size).filter(|_| Self::below(&mut rng, num_bins) == step % num_bins).collect()
+            }
+            Sampling::MinSep { .. } => panic!("no batches are drawn"),
+        }
+    }
+}
+
+#[test]
+fn batches_are_those_of_the_specification() {
+    let mut units = 0;
+    for sampling in every_kind() {
+        let sampler = sampler(sampling);
+        let run_key = *key().run_key(plan(sampling).fingerprint()).bytes();
+        let reference = Reference { run_key, sampling };
+        for step in 0..STEPS {
+            let batch = sampler.batch(step).unwrap();
+            assert_eq!(batch.indices(), reference.batch(step), "{sampling:?}, step {step}");
+            units += batch.len();
+        }
+    }
+    assert!(units > 10_000);
+}
+
+/// A change of the mapping would move every run's batches: it must be noticed, even if made in both implementations.
+#[test]
+fn known_batches() {
+    let batch = |sampling, step| sampler(sampling).batch(step).unwrap().indices().to_vec();
+    let known = [
+        batch(poisson(100, 0.1), 3),
+        batch(block_poisson(100, 4, 0.3), 6),
+        batch(cyclic(50, 6), 8),
+        batch(bins(50, 6), 8),
+    ];
+    assert_eq!(known, KNOWN);
+}
+
+const KNOWN: [&[u64]; 4] = [
+    &[10, 18, 23, 45, 57, 72, 74, 78, 83, 89],
+    &[9, 29, 45, 58, 99],
+    &[6, 9, 14, 21, 25, 31, 33, 37, 45],
+    &[1, 3, 10, 11, 20, 26, 36, 45, 46, 49],
+];
+
+#[test]
+fn order_of_calls_objects_and_memory_do_not_matter() {
+    for sampling in every_kind() {
+        let one = sampler(sampling);
+        let in_order: Vec<Batch> = (0..STEPS).map(|step| one.batch(step).unwrap()).collect();
+        let mut reused = one.batch(STEPS - 1).unwrap();
+        for step in (0..STEPS).rev() {
+            one.fill(step, &mut reused).unwrap();
+            assert_eq!(reused, in_order[step as usize]);
+            assert_eq!(sampler(sampling).batch(step).unwrap(), reused, "as after a resume at step {step}");
+            assert_eq!((reused.step(), reused.is_empty()), (step, reused.indices().is_empty()));
+        }
+        let (offsets, indices) = one.export(2..STEPS).unwrap();
+        assert_eq!(offsets.len() as u64, STEPS - 1);
+        for (pair, batch) in offsets.windows(2).zip(&in_order[2..]) {
+            assert_eq!(&indices[pair[0] as usize..pair[1] as usize], batch.indices());
+        }
+    }
+}
+
+#[test]
+fn keys_runs_and_plans_do_not_share_batches() {
+    for sampling in [poisson(300, 0.5), block_poisson(300, 3, 0.5), cyclic(300, 3), bins(300, 3)] {
+        let first =
+            |plan: &Plan, key: Key| Sampler::new(plan, &key).unwrap().batch(0).unwrap().indices().to_vec();
+        let base = first(&plan(sampling), key());
+        assert_eq!(base, first(&plan(sampling), key()));
+        let other_plan = Plan::new(STEPS, Form::independent(), 0.5).unwrap().with_sampling(sampling).unwrap();
+        assert_ne!(base, first(&other_plan, key()));
+        assert_ne!(base, first(&plan(sampling), Key::from_bytes([6; 32], "run")));
+        let second_run = Key::from_bytes(std::array::from_fn(|i| (i * 5 + 1) as u8), "second");
+        assert_ne!(base, first(&plan(sampling), second_run));
+    }
+}
+
+#[test]
+fn parts_take_turns_and_cover_everyone_once() {
+    for (sampling, parts) in [
+        (block_poisson(1000, 7, 1.0), 7),
+        (block_poisson(1000, 7, 0.4), 7),
+        (cyclic(1000, 7), 7),
+        (cyclic(5, 5), 5),
+        (bins(1000, 7), 7),
+    ] {
+        let (sampler, whole) =
+            (sampler(sampling), !matches!(sampling, Sampling::BlockPoisson { sampling_prob: 0.4, .. }));
+        let batches: Vec<Batch> = (0..STEPS).map(|step| sampler.batch(step).unwrap()).collect();
+        let mut last = vec![None; 1000];
+        for batch in &batches {
+            assert!(batch.indices().is_sorted_by(|a, b| a < b), "ascending, each once");
+            for &unit in batch.indices() {
+                let place = batch.step() % parts;
+                assert!(
+                    last[unit as usize]
+                        .is_none_or(|earlier| earlier % parts == place && earlier < batch.step())
+                );
+                last[unit as usize] = Some(batch.step());
+            }
+        }
+        if whole {
+            let epoch: BTreeSet<u64> =
+                batches[..parts as usize].iter().flat_map(|b| b.indices().to_vec()).collect();
+            let size = batches[..parts as usize].iter().map(Batch::len).sum::<usize>();
+            assert_eq!((epoch.len(), size), (size, if parts == 5 { 5 } else { 1000 }), "a partition");
+            assert_eq!(batches[0].indices(), batches[parts as usize].indices());
+        }
+        let lengths = batches.iter().map(Batch::len);
+        let spread = lengths.clone().max().unwrap() - lengths.min().unwrap();
+        assert!(!whole || spread <= 1 || matches!(sampling, Sampling::BallsInBins { .. }), "even parts");
+    }
+}
+
+#[test]
+fn what_cannot_be_drawn_is_refused() {
+    let bare = Plan::new(5, Form::independent(), 1.0).unwrap();
+    let message = |plan: &Plan| Sampler::new(plan, &key()).unwrap_err().to_string();
+    assert!(message(&bare).contains("how batches are chosen"), "{}", message(&bare));
+    let min_sep = bare.with_sampling(Sampling::MinSep { min_sep: 2, max_participations: 1 }).unwrap();
+    assert!(message(&min_sep).contains("use Guard"), "{}", message(&min_sep));
+    let sampler = sampler(poisson(100, 0.5));
+    let mut batch = sampler.batch(1).unwrap();
+    let before = batch.clone();
+    assert!(matches!(sampler.fill(STEPS, &mut batch), Err(Error::PastEnd { step: STEPS, num_steps: STEPS })));
+    assert_eq!(batch, before);
+    assert!(matches!(sampler.batch(u64::MAX), Err(Error::PastEnd { .. })));
+    assert!(matches!(sampler.export(0..STEPS + 1), Err(Error::PastEnd { .. })));
+    assert!(sampler.export(Range { start: 3, end: 2 }).unwrap_err().to_string().contains("first step is 3"));
+    assert_eq!(sampler.export(4..4).unwrap(), (vec![0], vec![]));
+}
+
+#[test]
+fn sizes_are_expected_and_nothing_prints_a_key() {
+    let size = |sampling| sampler(sampling).expected_batch_size();
+    assert_eq!(size(poisson(1000, 0.25)), 250.0);
+    assert_eq!(size(block_poisson(1000, 8, 0.5)), 62.5);
+    assert_eq!((size(cyclic(1000, 8)), size(bins(1000, 16))), (125.0, 62.5));
+    let shown = format!("{:?}", sampler(poisson(1000, 0.25)));
+    assert!(shown.contains("0.25") && !shown.contains("cipher") && !shown.contains("key"), "{shown}");
+}
+
+#[test]
+fn a_batch_of_another_step_plan_or_run_is_refused() {
+    let plan = plan(poisson(100, 0.5));
+    let make = || Mechanism::cpu(&plan, key(), Shard::whole(500).unwrap()).unwrap();
+    let (mut noise, mut untouched) = (make(), make());
+    let sampler = Sampler::new(&plan, &key()).unwrap();
+    let mut gradients = [vec![0.0_f32; 500], vec![0.0_f32; 500]];
+    for step in 0..3 {
+        for wrong in [step + 1, STEPS - 1].into_iter().chain(step.checked_sub(1)) {
+            let error = noise.for_batch(&sampler.batch(wrong).unwrap()).err().unwrap();
+            assert!(
+                matches!(error, Error::BatchStep { batch, next_step } if (batch, next_step) == (wrong, step))
+            );
+            let named = error.to_string();
+            assert!(
+                named.contains(&format!("step {wrong}")) && named.contains(&format!("step is {step}")),
+                "{named}"
+            );
+        }
+        let other_plan = self::plan(poisson(100, 0.25));
+        let foreign = Sampler::new(&other_plan, &key()).unwrap().batch(step).unwrap();
+        let error = noise.for_batch(&foreign).err().unwrap().to_string();
+        assert!(error.contains(&plan.fingerprint().to_string()), "{error}");
+        let other_run = Key::from_bytes([9; 32], "run");
+        let foreign = Sampler::new(&plan, &other_run).unwrap().batch(step).unwrap();
+        assert!(noise.for_batch(&foreign).err().unwrap().to_string().contains("another key"));
+        assert_eq!(noise.next_step(), step);
+        noise.for_batch(&sampler.batch(step).unwrap()).unwrap().add_to(&mut gradients[0]).unwrap();
+        untouched.add_to(&mut gradients[1]).unwrap();
+        assert_eq!(gradients[0], gradients[1], "a refusal changes nothing");
+    }
+}
+
+#[test]
+fn a_resumed_run_takes_the_same_batches() {
+    let folder = tempfile::tempdir().unwrap();
+    let (plan, path) = (plan(block_poisson(100, 3, 0.5)), folder.path().join("noise"));
+    let shard = || Shard::whole(10).unwrap();
+    let mut noise = Mechanism::cpu(&plan, key(), shard()).unwrap();
+    let sampler = Sampler::new(&plan, &key()).unwrap();
+    noise.for_batch(&sampler.batch(0).unwrap()).unwrap().add_to(&mut [0.0_f32; 10]).unwrap();
+    noise.save(&path).unwrap();
+    for resume in [Resume::NewIncarnation, Resume::Exact] {
+        let mut again =
+            Mechanism::resume_cpu(&plan, key(), shard(), &[&path], resume, Default::default()).unwrap();
+        assert!(again.for_batch(&sampler.batch(0).unwrap()).is_err());
+        again.for_batch(&sampler.batch(1).unwrap()).unwrap().add_to(&mut [0.0_f32; 10]).unwrap();
+    }
+}
