@@ -1,14 +1,14 @@
 //! A step on device memory, on the caller's stream. With the feature `cuda` only.
 
 use crate::argument::{Out, OutHandle, borrow, list};
-use crate::gradients::{check_addresses, check_lengths};
 use crate::key::KeyHandle;
 use crate::mechanism::{Engine, MechanismHandle, Running, paths, resume_mode};
 use crate::plan::PlanHandle;
 use crate::shard::ShardHandle;
-use crate::status::{Outcome, Status, entry};
+use crate::status::{Failure, Outcome, Status, entry};
 use corrnoise::cuda::cudarc::driver::CudaStream;
 use corrnoise::cuda::{self, DeviceGradient, OnCuda};
+use corrnoise::raw::check_lengths;
 use corrnoise::{Error, Mechanism};
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
@@ -105,6 +105,9 @@ pub unsafe extern "C" fn corrnoise_cuda_add_to(
         // SAFETY: the crate's contract.
         let (gradients, lengths) =
             unsafe { (list(gradients, count, "gradients")?, list(lengths, count, "lengths")?) };
+        if gradients.contains(&0) {
+            return Err(Failure::Null("a gradient"));
+        }
         let element = match element_type {
             0 => cuda::ElementType::F32,
             1 => cuda::ElementType::Bf16,
@@ -118,7 +121,7 @@ pub unsafe extern "C" fn corrnoise_cuda_add_to(
         let mechanism = on_device(engine)?;
         check_lengths(mechanism.shard(), lengths.iter().copied())?;
         let spans = gradients.iter().zip(lengths).map(|(address, len)| (*address as usize, *len as usize));
-        check_addresses(&mut scratch.spans, spans, element.bytes() as usize)?;
+        scratch.host.check_addresses(spans, element.bytes() as usize)?;
         let list = gradients.iter().zip(lengths);
         // SAFETY: aligned, of the segment's length, not overlapping, and by the caller's promise initialised device memory that
         // stays until the work on the mechanism's stream is done.
