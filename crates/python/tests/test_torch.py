@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import CASES, SIZES, expected, gradients, guide_blocks, key, plan
+from conftest import CASES, expected, gradients, guide_blocks, key, plan
 
 import corrnoise
 
@@ -64,25 +64,17 @@ def strided(model):
     model.weight.grad = torch.zeros(30, 20).t()
 
 
-def mixed(model):
-    model.bias.grad_dtype = None
-    model.bias.grad = torch.zeros(7, dtype=torch.float16)
-
-
 @pytest.mark.parametrize(
     ("spoil", "part"),
     [
         (lambda m: setattr(m.bias, "grad", None), "parameter 'bias' has no grad"),
         (strided, "gradient 0 is not C-contiguous"),
-        (lambda m: setattr(m, "bias", None), None),
     ],
 )
 def test_refused_gradients_change_nothing(spoil, part):
     model = Model()
     noise = CorrelatedNoise(model, plan(), key())
     model.set_gradients()
-    if part is None:
-        return  # the list of parameters was fixed when the noise was made
     spoil(model)
     weight = model.weight.grad.clone()
     with pytest.raises(corrnoise.InvalidArgument, match=part):

@@ -138,17 +138,17 @@ class ReplicatedNoise(_Ranks):
             self._mechanism.add_to(views[self._rank])
         if self._world == 1:
             return
-        # One gather of equal lengths: parts differ by less than a tile for each tensor.
-        longest = max(sum(b - a for _, a, b in pieces) for pieces in self._pieces)
-        own = gradients[0].new_zeros(longest)
+        # One gather of equal lengths: parts differ by the gaps between tensors, less than a tile for each.
+        lengths = [sum(view.numel() for view in part) for part in views]
+        own = gradients[0].new_zeros(max(lengths))
         if views[self._rank]:
-            joined = torch.cat(views[self._rank])
-            own[: joined.numel()] = joined
+            torch.cat(views[self._rank], out=own[: lengths[self._rank]])
         parts = [torch.empty_like(own) for _ in range(self._world)]
         dist.all_gather(parts, own, group=self._group)
         for rank, part in enumerate(parts):
             if rank != self._rank:
-                for view, values in zip(views[rank], part.split([v.numel() for v in views[rank]] + [longest - sum(v.numel() for v in views[rank])])):
+                sizes = [view.numel() for view in views[rank]]
+                for view, values in zip(views[rank], part[: lengths[rank]].split(sizes)):
                     view.copy_(values)
 
 
