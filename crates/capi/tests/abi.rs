@@ -136,10 +136,8 @@ fn refused_gradients_change_nothing() {
         let good: Vec<*mut f32> = values.iter_mut().map(Vec::as_mut_ptr).collect();
         rust.add_to_all(&mut expected.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>()).unwrap();
         // SAFETY: three vectors of the right lengths.
-        assert_eq!(
-            unsafe { corrnoise_add_to_f32(noise, good.as_ptr(), good_lengths.as_ptr(), 3) },
-            Status::Ok
-        );
+        let status = unsafe { corrnoise_add_to_f32(noise, good.as_ptr(), good_lengths.as_ptr(), 3) };
+        assert_eq!(status, Status::Ok);
         assert_eq!(values, expected);
     }
     let before = values.clone();

@@ -47,29 +47,44 @@ enum Owner<'py> {
 
 const EXPECTED_DTYPE: &str = "expected float32, float16 or bfloat16";
 
+/// What messages call a gradient; text is made for a message only.
+#[derive(Clone, Copy)]
+struct Name(Option<usize>);
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(i) => write!(f, "gradient {i}"),
+            None => write!(f, "gradient"),
+        }
+    }
+}
+
 /// The memory of one gradient, or of a list or tuple of them.
 pub(crate) fn collect<'py>(gradients: &Bound<'py, PyAny>) -> PyResult<Vec<Memory<'py>>> {
-    let numbered = |(i, item): (usize, Bound<'py, PyAny>)| memory(&item, &format!("gradient {i}"));
+    let numbered = |(i, item): (usize, Bound<'py, PyAny>)| memory(&item, Name(Some(i)));
     if let Ok(list) = gradients.cast::<PyList>() {
         return list.iter().enumerate().map(numbered).collect();
     }
     if let Ok(tuple) = gradients.cast::<PyTuple>() {
         return tuple.iter().enumerate().map(numbered).collect();
     }
-    Ok(vec![memory(gradients, "gradient")?])
+    Ok(vec![memory(gradients, Name(None))?])
 }
 
-fn memory<'py>(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Memory<'py>> {
+fn memory<'py>(object: &Bound<'py, PyAny>, name: Name) -> PyResult<Memory<'py>> {
     let py = object.py();
     if object.is_none() {
         return Err(invalid(format!("{name} is None: expected an array or a tensor")));
     }
+    // SAFETY: looks at the type of a live object. Asked first, since an attribute that is missing costs an exception.
+    let has_buffer = unsafe { pyo3::ffi::PyObject_CheckBuffer(object.as_ptr()) } != 0;
+    // Refused for types that NumPy cannot describe in a buffer, such as ml_dtypes' bfloat16.
+    if has_buffer && let Ok(buffer) = PyUntypedBuffer::get(object) {
+        return from_buffer(buffer, name);
+    }
     if object.hasattr(intern!(py, "data_ptr"))? {
         return from_tensor(object, name);
-    }
-    // Refused without a buffer, and for types that NumPy cannot describe in one, such as ml_dtypes' bfloat16.
-    if let Ok(buffer) = PyUntypedBuffer::get(object) {
-        return from_buffer(buffer, name);
     }
     if let Ok(interface) = object.getattr(intern!(py, "__array_interface__")) {
         return from_interface(object, &interface.cast_into::<PyDict>()?, name);
@@ -105,7 +120,7 @@ fn tensor_dtype(object: &Bound<'_, PyAny>) -> PyResult<Option<Dtype>> {
 }
 
 /// A PyTorch tensor, asked for the six things that matter; through `__dlpack__` each would cost several microseconds.
-fn from_tensor<'py>(tensor: &Bound<'py, PyAny>, name: &str) -> PyResult<Memory<'py>> {
+fn from_tensor<'py>(tensor: &Bound<'py, PyAny>, name: Name) -> PyResult<Memory<'py>> {
     let py = tensor.py();
     let Some(dtype) = tensor_dtype(tensor)? else {
         let dtype = tensor.getattr(intern!(py, "dtype"))?;
@@ -129,7 +144,7 @@ fn from_tensor<'py>(tensor: &Bound<'py, PyAny>, name: &str) -> PyResult<Memory<'
     Ok(Memory { dtype, address, len, _owner: Owner::Object(tensor.clone()) })
 }
 
-fn from_buffer<'py>(buffer: PyUntypedBuffer, name: &str) -> PyResult<Memory<'py>> {
+fn from_buffer<'py>(buffer: PyUntypedBuffer, name: Name) -> PyResult<Memory<'py>> {
     let format = buffer.format().to_bytes();
     let format = format
         .strip_prefix(b"<")
@@ -158,7 +173,7 @@ fn from_buffer<'py>(buffer: PyUntypedBuffer, name: &str) -> PyResult<Memory<'py>
 fn from_interface<'py>(
     object: &Bound<'py, PyAny>,
     interface: &Bound<'py, PyDict>,
-    name: &str,
+    name: Name,
 ) -> PyResult<Memory<'py>> {
     let py = object.py();
     let item = |key: &str| {
@@ -171,9 +186,9 @@ fn from_interface<'py>(
     let dtype = match typestr.as_str() {
         "<f4" => Dtype::F32,
         "<f2" => Dtype::F16,
-        "<V2" if dtype_name().is_ok_and(|name| name.eq("bfloat16").unwrap_or(false)) => Dtype::Bf16,
+        "<V2" if dtype_name().is_ok_and(|found| found.eq("bfloat16").unwrap_or(false)) => Dtype::Bf16,
         _ => {
-            let shown = dtype_name().map_or(typestr.clone(), |name| name.to_string());
+            let shown = dtype_name().map_or(typestr.clone(), |found| found.to_string());
             return Err(invalid(format!("{name} is {shown}: {EXPECTED_DTYPE}")));
         }
     };

@@ -16,13 +16,15 @@ pub type Entry<E> = unsafe fn(*const MechanismHandle, *const *mut E, *const usiz
 
 /// All three, with the types that Rust has for them.
 pub const ENTRIES: (Entry<f32>, Entry<bf16>, Entry<f16>) = (
-    // SAFETY: the caller's promise, passed on; so for all three.
+    // SAFETY: the caller's promise, passed on.
     |mechanism, gradients, lengths, count| unsafe {
         corrnoise_add_to_f32(mechanism, gradients, lengths, count)
     },
+    // SAFETY: the caller's promise, passed on.
     |mechanism, gradients, lengths, count| unsafe {
         corrnoise_add_to_bf16(mechanism, gradients.cast(), lengths, count)
     },
+    // SAFETY: the caller's promise, passed on.
     |mechanism, gradients, lengths, count| unsafe {
         corrnoise_add_to_f16(mechanism, gradients.cast(), lengths, count)
     },

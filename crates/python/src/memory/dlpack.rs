@@ -1,12 +1,12 @@
 //! DLPack 1.x, of which the first version with a read-only flag is the oldest that can be trusted to write through.
 
-use super::{CPU_ONLY, Dtype, EXPECTED_DTYPE, Memory, Owner, READ_ONLY, STRIDED, checked_len};
+use super::{CPU_ONLY, Dtype, EXPECTED_DTYPE, Memory, Name, Owner, READ_ONLY, STRIDED, checked_len};
 use crate::error::invalid;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict};
 use std::ffi::{CStr, c_void};
 
-const NAME: &CStr = c"dltensor_versioned";
+const CAPSULE: &CStr = c"dltensor_versioned";
 const DEVICE_CPU: i32 = 1;
 const CODE_FLOAT: u8 = 2;
 const CODE_BFLOAT: u8 = 4;
@@ -39,13 +39,13 @@ struct Tensor {
 }
 
 /// The memory that an object exports. The capsule is not consumed: dropping it releases the export.
-pub(super) fn memory<'py>(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Memory<'py>> {
+pub(super) fn memory<'py>(object: &Bound<'py, PyAny>, name: Name) -> PyResult<Memory<'py>> {
     let arguments = PyDict::new(object.py());
     arguments.set_item("max_version", (1, 0))?;
     let refuse = |error: PyErr| invalid(format!("{name} exports no DLPack 1.0: {error}"));
     let capsule = object.call_method("__dlpack__", (), Some(&arguments)).map_err(refuse)?;
     let capsule = capsule.cast_into::<PyCapsule>()?;
-    let pointer = capsule.pointer_checked(Some(NAME)).map_err(refuse)?.cast::<Managed>();
+    let pointer = capsule.pointer_checked(Some(CAPSULE)).map_err(refuse)?.cast::<Managed>();
     // SAFETY: a capsule of this name holds this struct for as long as it lives; the first fields never change between versions.
     let managed = unsafe { pointer.as_ref() };
     if managed.major != 1 {
