@@ -117,12 +117,15 @@ fn the_header_is_cpp() {
         corrnoise_range segment = {};\n\
         return corrnoise_shard_segment(shard.get(), 0, &segment) == CORRNOISE_STATUS_OK && segment.end == 5 ? 0 : 2;\n}\n";
     std::fs::write(&source, text).unwrap();
-    for define in ["-DPLAIN", "-DCORRNOISE_CUDA"] {
+    // Once against each library.
+    let (folder, flag) = (library_folder(), format!("-Wl,-rpath,{}", library_folder().display()));
+    let dynamic = ["-L".into(), folder.display().to_string(), "-lcorrnoise_capi".into(), flag];
+    let archive = folder.join("libcorrnoise_capi.a").display().to_string();
+    let fixed = [archive, "-lpthread".into(), "-ldl".into(), "-lm".into()];
+    for (define, libraries) in [("-DPLAIN", dynamic), ("-DCORRNOISE_CUDA", fixed)] {
         let mut command = Command::new(&compiler);
         command.args(["-std=c++11", "-Wall", "-Wextra", "-Werror", "-pedantic", define, "-o"]).arg(&program);
-        command.arg(&source).arg("-I").arg(root().join("include"));
-        command.arg("-L").arg(library_folder()).arg("-lcorrnoise_capi");
-        run(command.arg(format!("-Wl,-rpath,{}", library_folder().display())));
+        run(command.arg(&source).arg("-I").arg(root().join("include")).args(libraries));
         run(&mut Command::new(&program));
     }
 }

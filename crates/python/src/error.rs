@@ -11,9 +11,9 @@ mod classes {
     import_exception!(corrnoise.errors, DeviceError);
     import_exception!(corrnoise.errors, FileError);
     import_exception!(corrnoise.errors, InvalidArgument);
-    import_exception!(corrnoise.errors, KeyError);
+    import_exception!(corrnoise.errors, KeyRefused);
     import_exception!(corrnoise.errors, OutOfMemory);
-    import_exception!(corrnoise.errors, OverflowError);
+    import_exception!(corrnoise.errors, GradientOverflow);
     import_exception!(corrnoise.errors, PastEnd);
     import_exception!(corrnoise.errors, PlanError);
     import_exception!(corrnoise.errors, Poisoned);
@@ -26,9 +26,9 @@ pub(crate) fn raise(error: Error) -> PyErr {
         Error::Parameter { .. } | Error::Length { .. } => classes::InvalidArgument::new_err(text),
         Error::PastEnd { .. } => classes::PastEnd::new_err(text),
         Error::Poisoned { .. } => classes::Poisoned::new_err(text),
-        Error::Overflow { .. } => classes::OverflowError::new_err(text),
+        Error::Overflow { .. } => classes::GradientOverflow::new_err(text),
         Error::Plan(_) => classes::PlanError::new_err(text),
-        Error::Key(_) => classes::KeyError::new_err(text),
+        Error::Key(_) => classes::KeyRefused::new_err(text),
         Error::Checkpoint { .. } => classes::CheckpointError::new_err(text),
         Error::Io { .. } => classes::FileError::new_err(text),
         Error::OutOfMemory { .. } => classes::OutOfMemory::new_err(text),

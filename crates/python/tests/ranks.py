@@ -84,6 +84,9 @@ def refusals(rank, group):
     noise = ReplicatedNoise(named, plan(), key(), group=group)
     named[0][1].grad = torch.ones(600)
     refused(noise.add_noise)
+    named[1][1].data = named[1][1].data.half()
+    named[1][1].grad = torch.ones(7, dtype=torch.float16)
+    refused(noise.add_noise)
     refused(lambda: ShardedNoise([("w", 5, 3, torch.zeros(3))], plan(), key(), group=group))
     return {"messages": messages, "unchanged": bool((named[0][1].grad == 1).all())}
 

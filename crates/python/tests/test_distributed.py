@@ -57,9 +57,10 @@ def test_parameters_are_identical_after_training(folder):
 
 def test_refusals(folder):
     for answer in load(folder, "refusals", 2):
-        keys, nothing, gradient, piece = answer["messages"]
+        keys, nothing, gradient, mixed, piece = answer["messages"]
         assert keys.startswith("InvalidArgument") and "disagree" in keys
         assert nothing.startswith("CheckpointError") and "/no/such/folder" in nothing
         assert gradient.startswith("InvalidArgument") and "'bias' has no grad" in gradient
+        assert mixed.startswith("InvalidArgument") and "'bias' is torch.float16: expected torch.float32" in mixed
         assert piece.startswith("InvalidArgument") and "ends at 6: expected at most 5" in piece
         assert answer["unchanged"]

@@ -113,7 +113,7 @@ def test_the_end_and_overflow(mechanism, layout):
         mechanism.add_to(gradients())
     assert isinstance(caught.value, corrnoise.StepError)
     half = corrnoise.Mechanism(plan(), key("half"), layout)
-    with pytest.raises(errors.OverflowError, match="f16"):
+    with pytest.raises(errors.GradientOverflow, match="f16"):
         half.add_to([np.full(size, np.inf, np.float16) for size in SIZES.values()])
     assert half.next_step == 1
 
@@ -175,13 +175,13 @@ def test_plans_keys_and_layouts(tmp_path, layout):
         corrnoise.Layout({"weight": 0})
 
     made = corrnoise.Key.create_file(tmp_path / "key")
-    with pytest.raises(errors.KeyError, match="exists"):
+    with pytest.raises(errors.KeyRefused, match="exists"):
         corrnoise.Key.create_file(tmp_path / "key")
     assert "Key(run_id" in repr(made)
     with pytest.raises(corrnoise.InvalidArgument, match="0 to|2\\^48|coordinate"):
         corrnoise.Mechanism(one, made, 10, ranges=[(10, 11)])
     first = corrnoise.Mechanism(one, made, 10)
-    with pytest.raises(errors.KeyError, match="already serves a mechanism"):
+    with pytest.raises(errors.KeyRefused, match="already serves a mechanism"):
         corrnoise.Mechanism(one, made, 10)
     again = corrnoise.Mechanism(one, corrnoise.Key.from_file(tmp_path / "key"), 10)
     assert first.commitment == again.commitment

@@ -13,7 +13,7 @@ class PlanError(Error, ValueError):
     """A plan that cannot be used."""
 
 
-class KeyError(Error, ValueError):  # noqa: A001 - lives in a module of its own
+class KeyRefused(Error, ValueError):
     """Key material that cannot be used, or a key that already serves a mechanism."""
 
 
@@ -37,7 +37,7 @@ class Poisoned(StepError):
     """An earlier step failed half-way: resume from a checkpoint."""
 
 
-class OverflowError(StepError, ArithmeticError):  # noqa: A001 - lives in a module of its own
+class GradientOverflow(StepError, ArithmeticError):
     """A float16 gradient is infinite now. The step counts as made."""
 
 

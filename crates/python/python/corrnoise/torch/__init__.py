@@ -76,7 +76,7 @@ class CorrelatedNoise:
         gradients = self.gradients()
         self._mechanism.add_to(gradients)
         # Memory was written behind autograd's back: whoever saved a gradient for later must notice.
-        torch.autograd.graph.increment_version(gradients)
+        torch.autograd.graph.increment_version([g for g in gradients if not g.is_inference()])
 
     @property
     def mechanism(self) -> Mechanism:

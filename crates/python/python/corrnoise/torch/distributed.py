@@ -126,13 +126,7 @@ class ReplicatedNoise(_Ranks):
 
     def add_noise(self) -> None:
         """Adds the noise of the next step to every gradient. To be called by all ranks."""
-        gradients = []
-        for name, parameter in self._named.items():
-            if parameter.grad is None:
-                raise InvalidArgument(f"parameter {name!r} has no grad: expected a gradient for each")
-            if not parameter.grad.is_contiguous():
-                raise InvalidArgument(f"the gradient of {name!r} is not C-contiguous: call .contiguous()")
-            gradients.append(parameter.grad.detach().view(-1))
+        gradients = self._gradients()
         views = [[gradients[i][a:b] for i, a, b in pieces] for pieces in self._pieces]
         if self._mechanism:
             self._mechanism.add_to(views[self._rank])
@@ -150,6 +144,24 @@ class ReplicatedNoise(_Ranks):
                 sizes = [view.numel() for view in views[rank]]
                 for view, values in zip(views[rank], part[: lengths[rank]].split(sizes)):
                     view.copy_(values)
+
+    def _gradients(self) -> list[torch.Tensor]:
+        """All gradients as vectors. What is wrong with any of them is found on every rank, before noise is added on one."""
+        gradients: list[torch.Tensor] = []
+        for name, parameter in self._named.items():
+            gradient = parameter.grad
+            if gradient is None:
+                raise InvalidArgument(f"parameter {name!r} has no grad: expected a gradient for each")
+            if not gradient.is_contiguous():
+                raise InvalidArgument(f"the gradient of {name!r} is not C-contiguous: call .contiguous()")
+            if not gradient.is_cpu:
+                raise InvalidArgument(f"the gradient of {name!r} is on {gradient.device}: expected memory of the CPU")
+            if gradients and gradient.dtype != gradients[0].dtype:
+                raise InvalidArgument(
+                    f"the gradient of {name!r} is {gradient.dtype}: expected {gradients[0].dtype}, the first one's type"
+                )
+            gradients.append(gradient.detach().view(-1))
+        return gradients
 
 
 class ShardedNoise(_Ranks):
