@@ -22,7 +22,7 @@ pub(crate) struct Running {
 
 /// Where the state lies.
 pub(crate) enum Engine {
-    Cpu(Mechanism),
+    Cpu(Box<Mechanism>),
     #[cfg(feature = "cuda")]
     Cuda(Box<Mechanism<corrnoise::cuda::Cuda>>),
 }
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn corrnoise_mechanism_new(
         // SAFETY: the crate's contract.
         let options = cpu_options(unsafe { borrow_or_default(options, "options") }?)?;
         let mechanism = key.spend(|key| Mechanism::cpu_with(plan, key, shard.clone(), options))?;
-        out.put(MechanismHandle::new(Engine::Cpu(mechanism)));
+        out.put(MechanismHandle::new(Engine::Cpu(Box::new(mechanism))));
         Ok(())
     })
 }
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn corrnoise_mechanism_resume(
         // SAFETY: the crate's contract.
         let (files, resume) = unsafe { (paths(files, num_files)?, resume_mode(mode, nonce)?) };
         let resume = |key| Mechanism::resume_cpu(plan, key, shard.clone(), &files, resume, options);
-        out.put(MechanismHandle::new(Engine::Cpu(key.spend(resume)?)));
+        out.put(MechanismHandle::new(Engine::Cpu(Box::new(key.spend(resume)?))));
         Ok(())
     })
 }
@@ -233,7 +233,7 @@ mod tests {
     fn one_call_at_a_time() {
         let plan = Plan::new(3, Form::independent(), 1.0).unwrap();
         let mechanism = Mechanism::cpu(&plan, Key::from_os().unwrap(), Shard::whole(5).unwrap()).unwrap();
-        let handle = MechanismHandle::new(Engine::Cpu(mechanism));
+        let handle = MechanismHandle::new(Engine::Cpu(Box::new(mechanism)));
         let mut step = 7;
         let running = handle.lock().ok().unwrap();
         // SAFETY: the handle and the number live in this function.
