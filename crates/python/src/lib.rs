@@ -3,6 +3,7 @@
 //! The other half is `python/corrnoise`: exception classes, PyTorch, JAX. Every check happens before a step begins; the step
 //! itself runs without the interpreter's lock.
 
+mod engine;
 mod error;
 mod key;
 mod layout;

@@ -1,13 +1,13 @@
 //! `corrnoise.Mechanism`.
 
+use crate::engine::{Engine, Place};
 use crate::error::{busy, invalid, raise};
 use crate::key::Key;
 use crate::layout::Model;
-use crate::memory::{Dtype, Memory, collect};
+use crate::memory::{Device, Dtype, Memory, collect};
 use crate::plan::Plan;
 use corrnoise::raw::RawGradients;
-use corrnoise::{CpuOptions, Resume, Shard};
-use half::{bf16, f16};
+use corrnoise::{Resume, Shard};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
@@ -21,16 +21,16 @@ pub(crate) struct Mechanism {
     /// For `load_state`, which makes another life of the same run.
     key: corrnoise::Key,
     shard: Shard,
-    options: CpuOptions,
+    place: Place,
 }
 
 struct Running {
-    mechanism: corrnoise::Mechanism,
+    engine: Engine,
     raw: RawGradients,
 }
 
 /// A mechanism's own copy of its key beside it.
-type Made = (corrnoise::Mechanism, corrnoise::Key);
+type Made = (Engine, corrnoise::Key);
 
 fn resume_mode(resume: &str, nonce: Option<&[u8]>) -> PyResult<Resume> {
     match (resume, nonce) {
@@ -54,16 +54,16 @@ impl Mechanism {
         plan: &Plan,
         key: &Key,
         shard: Shard,
-        options: CpuOptions,
-        make: impl FnOnce(corrnoise::Key) -> corrnoise::Result<corrnoise::Mechanism> + Send,
+        place: Place,
+        make: impl FnOnce(corrnoise::Key) -> corrnoise::Result<Engine> + Send,
     ) -> PyResult<Mechanism> {
         let make = |key: corrnoise::Key| -> corrnoise::Result<Made> {
             let copy = key.duplicate();
             Ok((make(key)?, copy))
         };
-        let (mechanism, key) = py.detach(|| key.spend(make))?;
-        let running = Mutex::new(Running { mechanism, raw: RawGradients::default() });
-        Ok(Mechanism { running, plan: plan.0.clone(), key, shard, options })
+        let (engine, key) = py.detach(|| key.spend(make))?;
+        let running = Mutex::new(Running { engine, raw: RawGradients::default() });
+        Ok(Mechanism { running, plan: plan.0.clone(), key, shard, place })
     }
 
     fn lock(&self) -> PyResult<MutexGuard<'_, Running>> {
@@ -75,29 +75,27 @@ impl Mechanism {
         }
     }
 
-    fn step(&self, dtype: Dtype, gradients: &[(usize, usize)]) -> PyResult<()> {
-        let Running { mechanism, raw } = &mut *self.lock()?;
-        fn pairs<E>(gradients: &[(usize, usize)]) -> impl ExactSizeIterator<Item = (*mut E, usize)> + Clone {
-            gradients.iter().map(|(address, len)| (std::ptr::with_exposed_provenance_mut(*address), *len))
+    fn step(&self, device: Device, dtype: Dtype, gradients: &[(usize, usize)]) -> PyResult<()> {
+        let Running { engine, raw } = &mut *self.lock()?;
+        let own = engine.device();
+        if device != own {
+            return Err(invalid(format!(
+                "gradients are on {device}: expected {own}, where this mechanism runs"
+            )));
         }
-        // SAFETY: `collect` found memory of these lengths and this type, writable, whose owner `add_to` keeps alive; that no
-        // other thread uses a gradient while noise is added to it is asked of the caller, as for any function that writes.
-        let outcome = unsafe {
-            match dtype {
-                Dtype::F32 => raw.add_to::<f32>(mechanism, pairs(gradients)),
-                Dtype::Bf16 => raw.add_to::<bf16>(mechanism, pairs(gradients)),
-                Dtype::F16 => raw.add_to::<f16>(mechanism, pairs(gradients)),
-            }
-        };
-        outcome.map_err(raise)
+        // SAFETY: `collect` found memory of these lengths and this type, writable, on this device, whose owner `add_to` keeps
+        // alive; that nothing else uses a gradient while noise is added to it is asked of the caller, as for any function that
+        // writes. PyTorch keeps memory that is freed on the current stream from reuse by others until that has passed.
+        unsafe { engine.step(raw, dtype, gradients) }.map_err(raise)
     }
 }
 
 #[pymethods]
 impl Mechanism {
-    /// A new run, from step 0 on. Takes the key.
+    /// A new run, from step 0 on. Takes the key. `stream` is the address of a CUDA stream that outlives the mechanism.
     #[new]
-    #[pyo3(signature = (plan, key, model, *, ranges = None, threads = 0, compact = false))]
+    #[allow(clippy::too_many_arguments)] // keywords, in Python
+    #[pyo3(signature = (plan, key, model, *, ranges = None, threads = 0, compact = false, device = "cpu", stream = 0))]
     fn new(
         py: Python<'_>,
         plan: &Plan,
@@ -106,16 +104,18 @@ impl Mechanism {
         ranges: Option<Vec<(u64, u64)>>,
         threads: usize,
         compact: bool,
+        device: &str,
+        stream: usize,
     ) -> PyResult<Mechanism> {
         let shard = model.shard(ranges)?;
-        let options = CpuOptions { threads, compact, ..CpuOptions::default() };
-        let make = |key| corrnoise::Mechanism::cpu_with(&plan.0, key, shard.clone(), options);
-        Self::build(py, plan, key, shard.clone(), options, make)
+        let place = Place::new(device, stream, threads, compact)?;
+        let make = |key| Engine::new(&plan.0, key, shard.clone(), &place);
+        Self::build(py, plan, key, shard.clone(), place.clone(), make)
     }
 
     /// Goes on from any checkpoints that together hold the model's part. Takes the key.
     #[staticmethod]
-    #[pyo3(signature = (plan, key, model, files, *, resume = "new", nonce = None, ranges = None, threads = 0, compact = false))]
+    #[pyo3(signature = (plan, key, model, files, *, resume = "new", nonce = None, ranges = None, threads = 0, compact = false, device = "cpu", stream = 0))]
     #[allow(clippy::too_many_arguments)] // keywords, in Python
     fn resume(
         py: Python<'_>,
@@ -128,19 +128,26 @@ impl Mechanism {
         ranges: Option<Vec<(u64, u64)>>,
         threads: usize,
         compact: bool,
+        device: &str,
+        stream: usize,
     ) -> PyResult<Mechanism> {
         let (shard, resume) = (model.shard(ranges)?, resume_mode(resume, nonce)?);
-        let options = CpuOptions { threads, compact, ..CpuOptions::default() };
-        let make =
-            |key| corrnoise::Mechanism::resume_cpu(&plan.0, key, shard.clone(), &files, resume, options);
-        Self::build(py, plan, key, shard.clone(), options, make)
+        let place = Place::new(device, stream, threads, compact)?;
+        let make = |key| Engine::resume(&plan.0, key, shard.clone(), &files, resume, &place);
+        Self::build(py, plan, key, shard.clone(), place.clone(), make)
     }
 
     /// Adds the noise of the next step in place, to one array or tensor, or to a list with one per segment.
     fn add_to(&self, py: Python<'_>, gradients: &Bound<'_, PyAny>) -> PyResult<()> {
         let memory: Vec<Memory<'_>> = collect(gradients)?;
         let Some(first) = memory.first() else { return Err(invalid("list of gradients is empty")) };
-        let dtype = first.dtype;
+        let (dtype, device) = (first.dtype, first.device);
+        if let Some((i, other)) = memory.iter().enumerate().find(|(_, other)| other.device != device) {
+            let other = other.device;
+            return Err(invalid(format!(
+                "gradient {i} is on {other}: expected {device}, where gradient 0 is"
+            )));
+        }
         if let Some((i, other)) = memory.iter().enumerate().find(|(_, other)| other.dtype != dtype) {
             let (first, other) = (dtype.name(), other.dtype.name());
             return Err(invalid(format!(
@@ -148,13 +155,13 @@ impl Mechanism {
             )));
         }
         let list: Vec<(usize, usize)> = memory.iter().map(|memory| (memory.address, memory.len)).collect();
-        py.detach(|| self.step(dtype, &list))
+        py.detach(|| self.step(device, dtype, &list))
     }
 
     /// The step that the next call makes.
     #[getter]
     fn next_step(&self) -> PyResult<u64> {
-        Ok(self.lock()?.mechanism.next_step())
+        Ok(self.lock()?.engine.next_step())
     }
 
     /// The plan.
@@ -172,7 +179,7 @@ impl Mechanism {
     /// Bytes of state.
     #[getter]
     fn state_bytes(&self) -> PyResult<u64> {
-        Ok(self.lock()?.mechanism.state_bytes())
+        Ok(self.lock()?.engine.state_bytes())
     }
 
     /// A public value that only this key, plan and run have: equal on all processes of one run.
@@ -183,7 +190,7 @@ impl Mechanism {
 
     /// Writes a checkpoint, for the owner alone. As secret as the key.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| self.lock()?.mechanism.save(path).map_err(raise))
+        py.detach(|| self.lock()?.engine.save(&path).map_err(raise))
     }
 
     /// A checkpoint as bytes. As secret as the key; passes through a file of the owner's in the system's temporary folder.
@@ -191,7 +198,7 @@ impl Mechanism {
         let bytes = py.detach(|| {
             let folder = tempfile::tempdir()?;
             let path = folder.path().join("state");
-            self.lock()?.mechanism.save(&path).map_err(raise)?;
+            self.lock()?.engine.save(&path).map_err(raise)?;
             Ok::<_, PyErr>(std::fs::read(path)?)
         })?;
         Ok(PyBytes::new(py, &bytes))
@@ -217,23 +224,23 @@ impl Mechanism {
             let mut running = self.lock()?;
             let (key, shard) = (self.key.duplicate(), self.shard.clone());
             let resumed =
-                corrnoise::Mechanism::resume_cpu(&self.plan, key, shard, &files, mode, self.options)
+                Engine::resume(&self.plan, key, shard, &files, mode, &self.place)
                     .map_err(raise)?;
-            let (made, at) = (running.mechanism.next_step(), resumed.next_step());
+            let (made, at) = (running.engine.next_step(), resumed.next_step());
             if mode == Resume::Exact && at < made {
                 return Err(invalid(format!(
                     "resume is \"exact\" at step {at}, and this mechanism made steps up to {made}: expected \"new\", which \
                      repeats no noise"
                 )));
             }
-            running.mechanism = resumed;
+            running.engine = resumed;
             Ok(())
         })
     }
 
     fn __repr__(&self) -> PyResult<String> {
         let running = self.lock()?;
-        let (next, engine) = (running.mechanism.next_step(), running.mechanism.describe());
+        let (next, engine) = (running.engine.next_step(), running.engine.describe());
         Ok(format!("Mechanism(next_step={next}, num_steps={}, engine='{engine}')", self.plan.num_steps()))
     }
 }

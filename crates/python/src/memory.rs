@@ -30,9 +30,27 @@ impl Dtype {
     }
 }
 
+/// Where a gradient lies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Device {
+    Cpu,
+    /// By number.
+    Cuda(usize),
+}
+
+impl std::fmt::Display for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Device::Cpu => write!(f, "cpu"),
+            Device::Cuda(number) => write!(f, "cuda:{number}"),
+        }
+    }
+}
+
 /// One gradient, and what keeps its memory alive.
 pub(crate) struct Memory<'py> {
     pub(crate) dtype: Dtype,
+    pub(crate) device: Device,
     pub(crate) address: usize,
     pub(crate) len: usize,
     _owner: Owner<'py>,
@@ -89,9 +107,6 @@ fn memory<'py>(object: &Bound<'py, PyAny>, name: Name) -> PyResult<Memory<'py>> 
     if let Ok(interface) = object.getattr(intern!(py, "__array_interface__")) {
         return from_interface(object, &interface.cast_into::<PyDict>()?, name);
     }
-    if object.hasattr(intern!(py, "__cuda_array_interface__"))? {
-        return Err(invalid(format!("{name} is on a CUDA device: {CPU_ONLY}")));
-    }
     if object.hasattr(intern!(py, "__dlpack__"))? {
         return dlpack::memory(object, name);
     }
@@ -99,7 +114,7 @@ fn memory<'py>(object: &Bound<'py, PyAny>, name: Name) -> PyResult<Memory<'py>> 
     Err(invalid(format!("{name} is a {kind}: expected an array or a tensor, or a list of them")))
 }
 
-const CPU_ONLY: &str = "expected memory of the CPU, where this mechanism runs";
+const CPU_OR_CUDA: &str = "expected memory of the CPU or of a CUDA device";
 const READ_ONLY: &str =
     "is read-only: expected a writable array (JAX arrays are immutable: see corrnoise.jax)";
 const STRIDED: &str =
@@ -126,10 +141,10 @@ fn from_tensor<'py>(tensor: &Bound<'py, PyAny>, name: Name) -> PyResult<Memory<'
         let dtype = tensor.getattr(intern!(py, "dtype"))?;
         return Err(invalid(format!("{name} is {dtype}: {EXPECTED_DTYPE}")));
     };
-    if !tensor.getattr(intern!(py, "is_cpu"))?.is_truthy()? {
-        let device = tensor.getattr(intern!(py, "device"))?;
-        return Err(invalid(format!("{name} is on {device}: {CPU_ONLY}")));
-    }
+    let device = match tensor.getattr(intern!(py, "is_cpu"))?.is_truthy()? {
+        true => Device::Cpu,
+        false => cuda_device(tensor, name)?,
+    };
     let refuse = |error: PyErr| invalid(format!("{name} has no plain memory: {error}"));
     if !tensor.call_method0(intern!(py, "is_contiguous")).map_err(refuse)?.is_truthy()? {
         return Err(invalid(format!("{name} {STRIDED}")));
@@ -141,7 +156,17 @@ fn from_tensor<'py>(tensor: &Bound<'py, PyAny>, name: Name) -> PyResult<Memory<'
     }
     let address = tensor.call_method0(intern!(py, "data_ptr")).map_err(refuse)?.extract()?;
     let len = tensor.call_method0(intern!(py, "numel"))?.extract()?;
-    Ok(Memory { dtype, address, len, _owner: Owner::Object(tensor.clone()) })
+    Ok(Memory { dtype, device, address, len, _owner: Owner::Object(tensor.clone()) })
+}
+
+/// The device of a CUDA tensor. Other devices are refused.
+fn cuda_device(tensor: &Bound<'_, PyAny>, name: Name) -> PyResult<Device> {
+    let py = tensor.py();
+    let device = tensor.getattr(intern!(py, "device"))?;
+    if !tensor.getattr(intern!(py, "is_cuda"))?.is_truthy()? {
+        return Err(invalid(format!("{name} is on {device}: {CPU_OR_CUDA}")));
+    }
+    Ok(Device::Cuda(device.getattr(intern!(py, "index"))?.extract()?))
 }
 
 fn from_buffer<'py>(buffer: PyUntypedBuffer, name: Name) -> PyResult<Memory<'py>> {
@@ -166,7 +191,7 @@ fn from_buffer<'py>(buffer: PyUntypedBuffer, name: Name) -> PyResult<Memory<'py>
         return Err(invalid(format!("{name} {STRIDED}")));
     }
     let (address, len) = (buffer.buf_ptr().expose_provenance(), buffer.item_count());
-    Ok(Memory { dtype, address, len, _owner: Owner::Buffer(buffer) })
+    Ok(Memory { dtype, device: Device::Cpu, address, len, _owner: Owner::Buffer(buffer) })
 }
 
 /// `__array_interface__`, version 3. A type that it cannot name is asked for its name.
@@ -202,7 +227,7 @@ fn from_interface<'py>(
     }
     let shape: Vec<usize> = item("shape")?.extract()?;
     let len = checked_len(&shape).ok_or_else(|| PyBufferError::new_err("an array larger than memory"))?;
-    Ok(Memory { dtype, address, len, _owner: Owner::Object(object.clone()) })
+    Ok(Memory { dtype, device: Device::Cpu, address, len, _owner: Owner::Object(object.clone()) })
 }
 
 fn checked_len(shape: &[usize]) -> Option<usize> {

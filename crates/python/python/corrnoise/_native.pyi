@@ -65,6 +65,8 @@ class Mechanism:
         ranges: Sequence[tuple[int, int]] | None = None,
         threads: int = 0,
         compact: bool = False,
+        device: str = "cpu",
+        stream: int = 0,
     ) -> None: ...
     @staticmethod
     def resume(
@@ -78,6 +80,8 @@ class Mechanism:
         ranges: Sequence[tuple[int, int]] | None = None,
         threads: int = 0,
         compact: bool = False,
+        device: str = "cpu",
+        stream: int = 0,
     ) -> Mechanism: ...
     def add_to(self, gradients: Any) -> None: ...
     @property

@@ -1,6 +1,8 @@
 //! DLPack 1.x, of which the first version with a read-only flag is the oldest that can be trusted to write through.
 
-use super::{CPU_ONLY, Dtype, EXPECTED_DTYPE, Memory, Name, Owner, READ_ONLY, STRIDED, checked_len};
+use super::{
+    CPU_OR_CUDA, Device, Dtype, EXPECTED_DTYPE, Memory, Name, Owner, READ_ONLY, STRIDED, checked_len,
+};
 use crate::error::invalid;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict};
@@ -8,6 +10,7 @@ use std::ffi::{CStr, c_void};
 
 const CAPSULE: &CStr = c"dltensor_versioned";
 const DEVICE_CPU: i32 = 1;
+const DEVICE_CUDA: i32 = 2;
 const CODE_FLOAT: u8 = 2;
 const CODE_BFLOAT: u8 = 4;
 const FLAG_READ_ONLY: u64 = 1;
@@ -52,12 +55,14 @@ pub(super) fn memory<'py>(object: &Bound<'py, PyAny>, name: Name) -> PyResult<Me
         return Err(invalid(format!("{name} exports DLPack {}: expected version 1", managed.major)));
     }
     let tensor = &managed.tensor;
-    if tensor.device_type != DEVICE_CPU {
-        return Err(invalid(format!(
-            "{name} is on a device of DLPack type {}: {CPU_ONLY}",
-            tensor.device_type
-        )));
-    }
+    let device = match (tensor.device_type, usize::try_from(tensor.device_id)) {
+        (DEVICE_CPU, _) => Device::Cpu,
+        (DEVICE_CUDA, Ok(number)) => Device::Cuda(number),
+        _ => {
+            let kind = tensor.device_type;
+            return Err(invalid(format!("{name} is on a device of DLPack type {kind}: {CPU_OR_CUDA}")));
+        }
+    };
     let dtype = match (tensor.code, tensor.bits, tensor.lanes) {
         (CODE_FLOAT, 32, 1) => Dtype::F32,
         (CODE_FLOAT, 16, 1) => Dtype::F16,
@@ -81,7 +86,7 @@ pub(super) fn memory<'py>(object: &Bound<'py, PyAny>, name: Name) -> PyResult<Me
         return Err(invalid(format!("{name} {STRIDED}")));
     }
     let address = tensor.data.expose_provenance() + tensor.byte_offset as usize;
-    Ok(Memory { dtype, address, len, _owner: Owner::Object(capsule.into_any()) })
+    Ok(Memory { dtype, device, address, len, _owner: Owner::Object(capsule.into_any()) })
 }
 
 fn numbers<'a>(pointer: *const i64, count: i32) -> &'a [i64] {

@@ -41,8 +41,9 @@ class CorrelatedNoise:
         ...
         noise.add_noise()  # after clipping and summing, before optimizer.step()
 
-    Every parameter must have a gradient of one type (float32, bfloat16 or float16), contiguous, on the CPU; otherwise an
-    exception says which does not, and no gradient is changed. `attribute` names where gradients are: "grad", or Opacus's
+    Every parameter must have a gradient of one type (float32, bfloat16 or float16), contiguous, on one device; otherwise an
+    exception says which does not, and no gradient is changed. On a CUDA device the noise is enqueued on the stream that was
+    current when this was made, and must be current at every step. `attribute` names where gradients are: "grad", or Opacus's
     "summed_grad". The parameters' order is fixed here; gradients may be new tensors at every step.
     """
 
@@ -59,7 +60,17 @@ class CorrelatedNoise:
         self._named = named_parameters(parameters)
         self._attribute = attribute
         self._layout = Layout({name: p.numel() for name, p in self._named.items()})
-        self._mechanism = Mechanism(plan, key, self._layout, threads=threads, compact=compact)
+        self._device = next(iter(self._named.values())).device
+        self._stream = self._current_stream()
+        if self._device.type == "cuda":
+            place = {"device": f"cuda:{self._device.index}", "stream": self._stream}
+        else:
+            place = {"threads": threads, "compact": compact}
+        self._mechanism = Mechanism(plan, key, self._layout, **place)
+
+    def _current_stream(self) -> int:
+        """The address of the stream that PyTorch uses on the parameters' device; 0 on the CPU."""
+        return torch.cuda.current_stream(self._device).cuda_stream if self._device.type == "cuda" else 0
 
     def gradients(self) -> list[torch.Tensor]:
         """The gradients in the order of the parameters; an exception names the parameter that has none."""
@@ -74,6 +85,8 @@ class CorrelatedNoise:
     def add_noise(self) -> None:
         """Adds the noise of the next step to every gradient, in place."""
         gradients = self.gradients()
+        if self._current_stream() != self._stream:
+            raise InvalidArgument("the current CUDA stream is another: expected the one that this noise was made on")
         self._mechanism.add_to(gradients)
         # Memory was written behind autograd's back: whoever saved a gradient for later must notice.
         torch.autograd.graph.increment_version([g for g in gradients if not g.is_inference()])
