@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 /// 32 secret bytes and the public name of the run that uses them.
 ///
 /// # Guarantees
-/// Wiped when dropped; neither copied, printed nor logged. Noise depends on the key, the plan and the run's name: one key
+/// Wiped when dropped; never printed nor logged, and copied by [`Key::duplicate`] alone. Noise depends on the key, the plan and the run's name: one key
 /// serves two plans, or two runs of one plan *under different names*, without ever repeating noise.
 pub struct Key {
     bytes: Zeroizing<[u8; 32]>,
@@ -76,6 +76,12 @@ impl Key {
         };
         let text = std::str::from_utf8(&content).map_err(|_| refuse())?;
         Key::from_hex(text.trim_end(), run_id).map_err(|_| refuse())
+    }
+
+    /// A second copy, for whoever must keep a key in case making a mechanism fails. Two mechanisms with one key, plan and run
+    /// make the *same* noise: only one of the copies may end in a mechanism, unless they own different coordinates.
+    pub fn duplicate(&self) -> Key {
+        Key { bytes: self.bytes.clone(), run_id: self.run_id.clone() }
     }
 
     /// The run's name.

@@ -20,6 +20,7 @@ mod layout;
 mod mechanism;
 pub mod noise;
 mod plan;
+pub mod raw;
 pub mod reference;
 mod row;
 mod sampler;

@@ -16,6 +16,7 @@ use crate::form::{self, Form};
 use crate::key::RunKey;
 use crate::layout::Shard;
 use crate::plan::Plan;
+use crate::raw::{self, RawGradients};
 use crate::row::{Family, Row};
 use half::{bf16, f16};
 use kernels::{Job, PIECE, Piece, Portable};
@@ -91,7 +92,7 @@ pub enum CpuGradients<'list, 'memory> {
 
 /// A gradient's number type: `f32`, [`half::bf16`] or [`half::f16`].
 #[allow(private_bounds)] // sealed: the kernels know these three
-pub trait Element: Stored + Sized {
+pub trait Element: Stored + Sized + 'static {
     /// Slices of this type as the backend takes them.
     fn gradients<'list, 'memory>(slices: &'list mut [&'memory mut [Self]]) -> CpuGradients<'list, 'memory>;
 
@@ -100,11 +101,19 @@ pub trait Element: Stored + Sized {
     fn any_overflow(_: &[Self]) -> bool {
         false
     }
+
+    /// The list that is kept for slices of this type.
+    #[doc(hidden)]
+    fn kept(raw: &mut RawGradients) -> &mut Vec<&'static mut [Self]>;
 }
 
 impl Element for f32 {
     fn gradients<'list, 'memory>(slices: &'list mut [&'memory mut [f32]]) -> CpuGradients<'list, 'memory> {
         CpuGradients::F32(slices)
+    }
+
+    fn kept(raw: &mut RawGradients) -> &mut Vec<&'static mut [f32]> {
+        &mut raw.f32
     }
 }
 
@@ -112,11 +121,19 @@ impl Element for bf16 {
     fn gradients<'list, 'memory>(slices: &'list mut [&'memory mut [bf16]]) -> CpuGradients<'list, 'memory> {
         CpuGradients::Bf16(slices)
     }
+
+    fn kept(raw: &mut RawGradients) -> &mut Vec<&'static mut [bf16]> {
+        &mut raw.bf16
+    }
 }
 
 impl Element for f16 {
     fn gradients<'list, 'memory>(slices: &'list mut [&'memory mut [f16]]) -> CpuGradients<'list, 'memory> {
         CpuGradients::F16(slices)
+    }
+
+    fn kept(raw: &mut RawGradients) -> &mut Vec<&'static mut [f16]> {
+        &mut raw.f16
     }
 
     /// No early exit: a plain fold vectorises.
@@ -316,24 +333,5 @@ impl Backend for Cpu {
 }
 
 fn check_lengths<G>(shard: &Shard, slices: &[&mut [G]]) -> Result<()> {
-    let segments = shard.segments();
-    if slices.len() != segments.len() {
-        return Err(Error::length(
-            "list of gradients",
-            slices.len(),
-            format!("{}, one per segment", segments.len()),
-        ));
-    }
-    for (i, (slice, segment)) in slices.iter().zip(segments).enumerate() {
-        let expected = segment.end - segment.start;
-        if slice.len() as u64 != expected {
-            let name = if segments.len() == 1 { "gradient".into() } else { format!("gradient {i}") };
-            return Err(Error::length(
-                name,
-                slice.len(),
-                format!("{expected}, the shard's coordinates {segment:?}"),
-            ));
-        }
-    }
-    Ok(())
+    raw::check_lengths(shard, slices.iter().map(|slice| slice.len() as u64))
 }

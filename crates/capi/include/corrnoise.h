@@ -1,0 +1,444 @@
+/* corrnoise: correlated noise for differentially private training.
+ *
+ * Made by cbindgen from crates/capi/src; docs/cpp.md is the guide, examples/train.c a whole program.
+ *
+ * Rules for every function
+ * - Whatever can fail returns a status; corrnoise_last_error_message() says what was met and what was expected.
+ * - A call that fails changes nothing, unless its text says otherwise, and sets its `out` handle to NULL.
+ * - Pointers are NULL, which is refused, or point to what the declaration says. Strings end in NUL and are UTF-8; paths
+ *   are as the system has them.
+ * - Handles are opaque. Each is freed by its own function, which takes NULL too. Handles made from others keep copies: the
+ *   order of freeing does not matter.
+ * - Any thread may use any handle. A mechanism serves one call at a time; a second one meanwhile gets CORRNOISE_STATUS_BUSY.
+ * - Nothing unwinds into the caller.
+ */
+
+#ifndef CORRNOISE_H
+#define CORRNOISE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/**
+ * What a call did.
+ */
+typedef enum {
+  /**
+   * All that was asked for.
+   */
+  CORRNOISE_STATUS_OK = 0,
+  /**
+   * Nothing: a pointer was NULL.
+   */
+  CORRNOISE_STATUS_NULL_POINTER = 1,
+  /**
+   * Nothing: a number, a length, a text or an address was refused.
+   */
+  CORRNOISE_STATUS_INVALID_ARGUMENT = 2,
+  /**
+   * Nothing: the plan was refused.
+   */
+  CORRNOISE_STATUS_PLAN = 3,
+  /**
+   * Nothing: the key was refused.
+   */
+  CORRNOISE_STATUS_KEY = 4,
+  /**
+   * Nothing: a checkpoint was refused.
+   */
+  CORRNOISE_STATUS_CHECKPOINT = 5,
+  /**
+   * Nothing: a file could not be read or written.
+   */
+  CORRNOISE_STATUS_IO = 6,
+  /**
+   * Nothing: the plan has no further step.
+   */
+  CORRNOISE_STATUS_PAST_END = 7,
+  /**
+   * Nothing: an earlier step failed half-way. Resume from a checkpoint.
+   */
+  CORRNOISE_STATUS_POISONED = 8,
+  /**
+   * A whole step, but an f16 gradient is infinite now. The next call makes the next step.
+   */
+  CORRNOISE_STATUS_OVERFLOW = 9,
+  /**
+   * Nothing: another thread is using this mechanism.
+   */
+  CORRNOISE_STATUS_BUSY = 10,
+  /**
+   * Nothing: the state does not fit into memory.
+   */
+  CORRNOISE_STATUS_OUT_OF_MEMORY = 11,
+  /**
+   * A device or a thread failed. If it was during a step, the mechanism is poisoned.
+   */
+  CORRNOISE_STATUS_DEVICE = 12,
+  /**
+   * A mistake in this library. If it was during a step, the mechanism is poisoned.
+   */
+  CORRNOISE_STATUS_INTERNAL = 13,
+} corrnoise_status;
+
+/**
+ * What a resumed run does about noise that the dead run made after the checkpoint.
+ */
+typedef enum {
+  /**
+   * Never makes it again: what to use in a run of one process.
+   */
+  CORRNOISE_RESUME_MODE_NEW_INCARNATION = 0,
+  /**
+   * The same for a run of several processes: one draws 16 random bytes and sends them to the others.
+   */
+  CORRNOISE_RESUME_MODE_SHARED_INCARNATION = 1,
+  /**
+   * Goes on bit for bit. Only for a run of which it is certain that it released nothing after the checkpoint.
+   */
+  CORRNOISE_RESUME_MODE_EXACT = 2,
+} corrnoise_resume_mode;
+
+#if defined(CORRNOISE_CUDA)
+/**
+ * The type of values in device memory.
+ */
+typedef enum {
+#if defined(CORRNOISE_CUDA)
+  /**
+   * f32.
+   */
+  CORRNOISE_ELEMENT_TYPE_F32 = 0,
+#endif
+#if defined(CORRNOISE_CUDA)
+  /**
+   * bfloat16.
+   */
+  CORRNOISE_ELEMENT_TYPE_BF16 = 1,
+#endif
+#if defined(CORRNOISE_CUDA)
+  /**
+   * IEEE half precision.
+   */
+  CORRNOISE_ELEMENT_TYPE_F16 = 2,
+#endif
+} corrnoise_element_type;
+#endif
+
+/**
+ * 32 secret bytes and the public name of the run that uses them. Wiped when freed.
+ *
+ * A key serves one mechanism: two of them with the same key, plan and run would make the same noise. Once a mechanism was made
+ * with it the handle is empty, and has only to be freed; if making one fails, the key is still there.
+ */
+typedef struct corrnoise_key corrnoise_key;
+
+/**
+ * A running mechanism: each step exactly once, in order, never past the plan's end.
+ */
+typedef struct corrnoise_mechanism corrnoise_mechanism;
+
+/**
+ * How many steps, which noise, how much of it. Holds no secret.
+ */
+typedef struct corrnoise_plan corrnoise_plan;
+
+/**
+ * The coordinates of a model that one process makes noise for: a gradient is expected for each of its segments, in order.
+ */
+typedef struct corrnoise_shard corrnoise_shard;
+
+/**
+ * How the CPU engine runs. Zero everywhere, or NULL instead, is a good choice.
+ */
+typedef struct {
+  /**
+   * Number of threads, the caller's included; 0 for one per core.
+   */
+  uint32_t threads;
+  /**
+   * 1 keeps a ring in its least memory, which can be several times as slow; 0 lets it make rows ahead.
+   */
+  uint32_t compact;
+} corrnoise_cpu_options;
+
+/**
+ * Coordinates `start` to `end`, the latter excluded.
+ */
+typedef struct {
+  /**
+   * The first coordinate.
+   */
+  uint64_t start;
+  /**
+   * One past the last.
+   */
+  uint64_t end;
+} corrnoise_range;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * The version of this library, such as "0.1.0".
+ */
+const char *corrnoise_version(void);
+
+/**
+ * The version of the noise specification: libraries that agree on it make the same bits.
+ */
+uint32_t corrnoise_noise_spec_version(void);
+
+#if defined(CORRNOISE_CUDA)
+/**
+ * A new run on a CUDA device, from step 0 on. `stream` is a CUstream (or cudaStream_t) of the device's primary context, which
+ * must outlive the mechanism; NULL is the default stream. Takes the key out of its handle.
+ */
+corrnoise_status corrnoise_cuda_mechanism_new(const corrnoise_plan *plan,
+                                              corrnoise_key *key,
+                                              const corrnoise_shard *shard,
+                                              uint32_t device,
+                                              void *stream,
+                                              corrnoise_mechanism **out);
+#endif
+
+#if defined(CORRNOISE_CUDA)
+/**
+ * Goes on from checkpoints on a CUDA device; see corrnoise_mechanism_resume() and corrnoise_cuda_mechanism_new().
+ */
+corrnoise_status corrnoise_cuda_mechanism_resume(const corrnoise_plan *plan,
+                                                 corrnoise_key *key,
+                                                 const corrnoise_shard *shard,
+                                                 uint32_t device,
+                                                 void *stream,
+                                                 const char *const *files,
+                                                 size_t num_files,
+                                                 uint32_t mode,
+                                                 const uint8_t *nonce,
+                                                 corrnoise_mechanism **out);
+#endif
+
+#if defined(CORRNOISE_CUDA)
+/**
+ * Enqueues the noise of the next step on the mechanism's stream and returns at once. `element_type` is a corrnoise_element_type,
+ * `gradients[i]` a CUdeviceptr to `lengths[i]` values, one per segment of the shard. They must not overlap, and must stay
+ * until the stream has passed this point.
+ */
+corrnoise_status corrnoise_cuda_add_to(const corrnoise_mechanism *mechanism,
+                                       uint32_t element_type,
+                                       const uint64_t *gradients,
+                                       const uint64_t *lengths,
+                                       size_t count);
+#endif
+
+#if defined(CORRNOISE_CUDA)
+/**
+ * The first step at which an f16 gradient in device memory left its range; UINT64_MAX if there was none. Waits for the stream.
+ */
+corrnoise_status corrnoise_cuda_first_overflow(const corrnoise_mechanism *mechanism,
+                                               uint64_t *step);
+#endif
+
+/**
+ * Adds the noise of the next step to f32 gradients: one per segment of the shard, `lengths[i]` values from `gradients[i]` on.
+ * They must not overlap. Returns when all is added.
+ *
+ * CORRNOISE_STATUS_DEVICE and CORRNOISE_STATUS_INTERNAL mean that gradients may be half-way, and poison the mechanism.
+ */
+corrnoise_status corrnoise_add_to_f32(const corrnoise_mechanism *mechanism,
+                                      float *const *gradients,
+                                      const size_t *lengths,
+                                      size_t count);
+
+/**
+ * The same for bfloat16, rounded to nearest even.
+ */
+corrnoise_status corrnoise_add_to_bf16(const corrnoise_mechanism *mechanism,
+                                       uint16_t *const *gradients,
+                                       const size_t *lengths,
+                                       size_t count);
+
+/**
+ * The same for IEEE half precision, rounded to nearest even. If a value leaves the range of f16, the step is complete all the
+ * same and the status is CORRNOISE_STATUS_OVERFLOW.
+ */
+corrnoise_status corrnoise_add_to_f16(const corrnoise_mechanism *mechanism,
+                                      uint16_t *const *gradients,
+                                      const size_t *lengths,
+                                      size_t count);
+
+/**
+ * A fresh key from the operating system, kept nowhere else: a run with it cannot be resumed after this process ends.
+ */
+corrnoise_status corrnoise_key_from_os(corrnoise_key **out);
+
+/**
+ * A fresh key that is also written to a new file, which only the owner may read. Refuses to overwrite a file.
+ */
+corrnoise_status corrnoise_key_create_file(const char *file, corrnoise_key **out);
+
+/**
+ * The key in a file of 32 raw bytes or 64 hexadecimal digits. For a file made by corrnoise_key_create_file() the run id is "".
+ */
+corrnoise_status corrnoise_key_from_file(const char *file,
+                                         const char *run_id,
+                                         corrnoise_key **out);
+
+/**
+ * A key from 32 bytes of a good generator, which are yours to keep secret and to wipe. Every run of a plan under one key needs
+ * a run id of its own: two runs with the same id make the same noise.
+ */
+corrnoise_status corrnoise_key_from_bytes(const uint8_t *bytes,
+                                          const char *run_id,
+                                          corrnoise_key **out);
+
+/**
+ * Wipes and frees a key.
+ */
+void corrnoise_key_free(corrnoise_key *key);
+
+/**
+ * A new run on the CPU, from step 0 on. Takes the key out of its handle. `options` may be NULL.
+ */
+corrnoise_status corrnoise_mechanism_new(const corrnoise_plan *plan,
+                                         corrnoise_key *key,
+                                         const corrnoise_shard *shard,
+                                         const corrnoise_cpu_options *options,
+                                         corrnoise_mechanism **out);
+
+/**
+ * Goes on from checkpoints on the CPU. The files are any that together hold the shard's coordinates, whichever engine wrote them
+ * and however that run was sharded. `mode` is a corrnoise_resume_mode; `nonce` is read by CORRNOISE_RESUME_MODE_SHARED_INCARNATION
+ * only, which needs 16 bytes that were never used before and are the same in all processes. Takes the key out of its handle.
+ */
+corrnoise_status corrnoise_mechanism_resume(const corrnoise_plan *plan,
+                                            corrnoise_key *key,
+                                            const corrnoise_shard *shard,
+                                            const corrnoise_cpu_options *options,
+                                            const char *const *files,
+                                            size_t num_files,
+                                            uint32_t mode,
+                                            const uint8_t *nonce,
+                                            corrnoise_mechanism **out);
+
+/**
+ * The step that the next call makes; the plan's number of steps when all were made.
+ */
+corrnoise_status corrnoise_mechanism_next_step(const corrnoise_mechanism *mechanism, uint64_t *step);
+
+/**
+ * Bytes of state that this mechanism holds.
+ */
+corrnoise_status corrnoise_mechanism_state_bytes(const corrnoise_mechanism *mechanism, uint64_t *bytes);
+
+/**
+ * What runs, for people: instructions and threads, or the device. 128 bytes are enough for a CPU.
+ */
+corrnoise_status corrnoise_mechanism_describe(const corrnoise_mechanism *mechanism,
+                                              char *buffer,
+                                              size_t capacity);
+
+/**
+ * Writes a checkpoint; the file appears whole or not at all, for the owner alone. It holds past noise: it is as secret as the
+ * key.
+ */
+corrnoise_status corrnoise_mechanism_save(const corrnoise_mechanism *mechanism,
+                                          const char *file);
+
+/**
+ * Wipes the key and frees a mechanism.
+ */
+void corrnoise_mechanism_free(corrnoise_mechanism *mechanism);
+
+/**
+ * Reads a plan from its JSON file and checks that nobody edited it.
+ */
+corrnoise_status corrnoise_plan_load(const char *file, corrnoise_plan **out);
+
+/**
+ * Reads a plan from the content of such a file.
+ */
+corrnoise_status corrnoise_plan_from_json(const char *json, corrnoise_plan **out);
+
+/**
+ * Number of steps.
+ */
+corrnoise_status corrnoise_plan_num_steps(const corrnoise_plan *plan, uint64_t *num_steps);
+
+/**
+ * Standard deviation of the i.i.d. noise Z whose rows C⁻¹Z are added.
+ */
+corrnoise_status corrnoise_plan_stddev(const corrnoise_plan *plan, double *stddev);
+
+/**
+ * Bytes of state that the plan's form keeps per parameter. An engine may keep a few rows more:
+ * corrnoise_mechanism_state_bytes().
+ */
+corrnoise_status corrnoise_plan_state_bytes_per_param(const corrnoise_plan *plan, uint64_t *bytes);
+
+/**
+ * What names the plan: 64 hexadecimal digits and a NUL, so `capacity` must be 65 or more.
+ */
+corrnoise_status corrnoise_plan_fingerprint(const corrnoise_plan *plan, char *buffer, size_t capacity);
+
+/**
+ * Frees a plan.
+ */
+void corrnoise_plan_free(corrnoise_plan *plan);
+
+/**
+ * A model given as one flat vector of `dim` values: one segment.
+ *
+ * A process that holds a part of a model takes that part of the whole with corrnoise_shard_select(). Two processes that each
+ * call this for their own part would add the same noise to different coordinates.
+ */
+corrnoise_status corrnoise_shard_flat(uint64_t dim,
+                                      corrnoise_shard **out);
+
+/**
+ * A model of `count` tensors with different names, one segment each. Names, lengths and order are part of what a checkpoint
+ * is bound to. Each tensor starts at a multiple of 512 coordinates.
+ */
+corrnoise_status corrnoise_shard_tensors(const char *const *names,
+                                         const uint64_t *lengths,
+                                         size_t count,
+                                         corrnoise_shard **out);
+
+/**
+ * The part of a shard inside ascending, disjoint ranges: one for a process that owns a range of the coordinates, many for one
+ * that owns a piece of every tensor.
+ */
+corrnoise_status corrnoise_shard_select(const corrnoise_shard *shard,
+                                        const corrnoise_range *ranges,
+                                        size_t count,
+                                        corrnoise_shard **out);
+
+/**
+ * Number of segments: how many gradients a step expects.
+ */
+corrnoise_status corrnoise_shard_num_segments(const corrnoise_shard *shard, size_t *count);
+
+/**
+ * The coordinates of a segment.
+ */
+corrnoise_status corrnoise_shard_segment(const corrnoise_shard *shard,
+                                         size_t index,
+                                         corrnoise_range *segment);
+
+/**
+ * Frees a shard.
+ */
+void corrnoise_shard_free(corrnoise_shard *shard);
+
+/**
+ * What the last call of this thread that failed met and expected, in one line; empty if none failed. Valid until the next
+ * call of this thread that fails.
+ */
+const char *corrnoise_last_error_message(void);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* CORRNOISE_H */

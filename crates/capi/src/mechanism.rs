@@ -1,0 +1,246 @@
+//! Mechanisms: made, resumed, asked, saved. What a step does to gradients is in `gradients`.
+
+use crate::argument::{Out, OutHandle, borrow, borrow_or_default, free, list, path, put_text};
+use crate::gradients::Scratch;
+use crate::key::KeyHandle;
+use crate::plan::PlanHandle;
+use crate::shard::ShardHandle;
+use crate::status::{Failure, Outcome, Status, entry};
+use corrnoise::{Error, Mechanism, Resume};
+use std::ffi::c_char;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+/// A running mechanism: each step exactly once, in order, never past the plan's end.
+pub struct MechanismHandle(Mutex<Running>);
+
+/// The engine and what its calls reuse.
+pub(crate) struct Running {
+    pub(crate) engine: Engine,
+    pub(crate) scratch: Scratch,
+}
+
+/// Where the state lies.
+pub(crate) enum Engine {
+    Cpu(Box<Mechanism>),
+    #[cfg(feature = "cuda")]
+    Cuda(Box<Mechanism<corrnoise::cuda::Cuda>>),
+}
+
+/// Runs one expression for whichever engine there is.
+macro_rules! with_engine {
+    ($engine:expr, $mechanism:ident => $body:expr) => {
+        match $engine {
+            Engine::Cpu($mechanism) => $body,
+            #[cfg(feature = "cuda")]
+            Engine::Cuda($mechanism) => $body,
+        }
+    };
+}
+
+/// How the CPU engine runs. Zero everywhere, or NULL instead, is a good choice.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuOptions {
+    /// Number of threads, the caller's included; 0 for one per core.
+    pub threads: u32,
+    /// 1 keeps a ring in its least memory, which can be several times as slow; 0 lets it make rows ahead.
+    pub compact: u32,
+}
+
+/// What a resumed run does about noise that the dead run made after the checkpoint.
+#[repr(C)]
+pub enum ResumeMode {
+    /// Never makes it again: what to use in a run of one process.
+    NewIncarnation = 0,
+    /// The same for a run of several processes: one draws 16 random bytes and sends them to the others.
+    SharedIncarnation = 1,
+    /// Goes on bit for bit. Only for a run of which it is certain that it released nothing after the checkpoint.
+    Exact = 2,
+}
+
+impl MechanismHandle {
+    pub(crate) fn new(engine: Engine) -> MechanismHandle {
+        MechanismHandle(Mutex::new(Running { engine, scratch: Scratch::default() }))
+    }
+
+    /// The engine, unless another thread is in it.
+    pub(crate) fn lock(&self) -> Outcome<MutexGuard<'_, Running>> {
+        match self.0.try_lock() {
+            Ok(running) => Ok(running),
+            Err(TryLockError::WouldBlock) => Err(Failure::Busy),
+            // A mechanism that panicked during a step knows it by itself; elsewhere it is unharmed.
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+        }
+    }
+}
+
+fn cpu_options(options: CpuOptions) -> Outcome<corrnoise::CpuOptions> {
+    let compact = match options.compact {
+        0 => false,
+        1 => true,
+        other => return Err(Error::parameter("compact", other, "0 or 1").into()),
+    };
+    let threads = options.threads as usize;
+    Ok(corrnoise::CpuOptions { threads, compact, ..corrnoise::CpuOptions::default() })
+}
+
+/// # Safety
+/// The crate's contract; `nonce` is null or 16 bytes.
+pub(crate) unsafe fn resume_mode(mode: u32, nonce: *const u8) -> Outcome<Resume> {
+    match mode {
+        0 => Ok(Resume::NewIncarnation),
+        // SAFETY: the caller's promise, passed on.
+        1 => Ok(Resume::SharedIncarnation(*unsafe { borrow(nonce.cast::<[u8; 16]>(), "nonce") }?)),
+        2 => Ok(Resume::Exact),
+        other => Err(Error::parameter("mode", other, "a corrnoise_resume_mode: 0, 1 or 2").into()),
+    }
+}
+
+/// # Safety
+/// The crate's contract, for the list and for each path in it.
+pub(crate) unsafe fn paths<'a>(files: *const *const c_char, count: usize) -> Outcome<Vec<&'a Path>> {
+    // SAFETY: the caller's promise, passed on.
+    let files = unsafe { list(files, count, "files") }?;
+    // SAFETY: the caller's promise, passed on.
+    files.iter().map(|file| unsafe { path(*file, "file") }).collect()
+}
+
+/// A new run on the CPU, from step 0 on. Takes the key out of its handle. `options` may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_mechanism_new(
+    plan: *const PlanHandle,
+    key: *mut KeyHandle,
+    shard: *const ShardHandle,
+    options: *const CpuOptions,
+    out: *mut *mut MechanismHandle,
+) -> Status {
+    entry(|| {
+        // SAFETY: the crate's contract.
+        let (out, plan) = unsafe { (OutHandle::new(out)?, &borrow(plan, "plan")?.0) };
+        // SAFETY: the crate's contract.
+        let (key, shard) = unsafe { (borrow(key, "key")?, &borrow(shard, "shard")?.0) };
+        // SAFETY: the crate's contract.
+        let options = cpu_options(unsafe { borrow_or_default(options, "options") }?)?;
+        let mechanism = key.spend(|key| Mechanism::cpu_with(plan, key, shard.clone(), options))?;
+        out.put(MechanismHandle::new(Engine::Cpu(Box::new(mechanism))));
+        Ok(())
+    })
+}
+
+/// Goes on from checkpoints on the CPU. The files are any that together hold the shard's coordinates, whichever engine wrote them
+/// and however that run was sharded. `mode` is a corrnoise_resume_mode; `nonce` is read by CORRNOISE_RESUME_MODE_SHARED_INCARNATION
+/// only, which needs 16 bytes that were never used before and are the same in all processes. Takes the key out of its handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_mechanism_resume(
+    plan: *const PlanHandle,
+    key: *mut KeyHandle,
+    shard: *const ShardHandle,
+    options: *const CpuOptions,
+    files: *const *const c_char,
+    num_files: usize,
+    mode: u32,
+    nonce: *const u8,
+    out: *mut *mut MechanismHandle,
+) -> Status {
+    entry(|| {
+        // SAFETY: the crate's contract.
+        let (out, plan) = unsafe { (OutHandle::new(out)?, &borrow(plan, "plan")?.0) };
+        // SAFETY: the crate's contract.
+        let (key, shard) = unsafe { (borrow(key, "key")?, &borrow(shard, "shard")?.0) };
+        // SAFETY: the crate's contract.
+        let options = cpu_options(unsafe { borrow_or_default(options, "options") }?)?;
+        // SAFETY: the crate's contract.
+        let (files, resume) = unsafe { (paths(files, num_files)?, resume_mode(mode, nonce)?) };
+        let resume = |key| Mechanism::resume_cpu(plan, key, shard.clone(), &files, resume, options);
+        out.put(MechanismHandle::new(Engine::Cpu(Box::new(key.spend(resume)?))));
+        Ok(())
+    })
+}
+
+/// The step that the next call makes; the plan's number of steps when all were made.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_mechanism_next_step(
+    mechanism: *const MechanismHandle,
+    step: *mut u64,
+) -> Status {
+    entry(|| {
+        // SAFETY: the crate's contract.
+        let (mechanism, out) = unsafe { (borrow(mechanism, "mechanism")?, Out::new(step, "step")?) };
+        out.put(with_engine!(&mechanism.lock()?.engine, mechanism => mechanism.next_step()));
+        Ok(())
+    })
+}
+
+/// Bytes of state that this mechanism holds.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_mechanism_state_bytes(
+    mechanism: *const MechanismHandle,
+    bytes: *mut u64,
+) -> Status {
+    entry(|| {
+        // SAFETY: the crate's contract.
+        let (mechanism, out) = unsafe { (borrow(mechanism, "mechanism")?, Out::new(bytes, "bytes")?) };
+        out.put(with_engine!(&mechanism.lock()?.engine, mechanism => mechanism.backend().state_bytes()));
+        Ok(())
+    })
+}
+
+/// What runs, for people: instructions and threads, or the device. 128 bytes are enough for a CPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_mechanism_describe(
+    mechanism: *const MechanismHandle,
+    buffer: *mut c_char,
+    capacity: usize,
+) -> Status {
+    entry(|| {
+        // SAFETY: the crate's contract.
+        let running = unsafe { borrow(mechanism, "mechanism") }?.lock()?;
+        let text = with_engine!(&running.engine, mechanism => mechanism.backend().describe());
+        // SAFETY: the crate's contract.
+        unsafe { put_text(&text, buffer, capacity) }
+    })
+}
+
+/// Writes a checkpoint; the file appears whole or not at all, for the owner alone. It holds past noise: it is as secret as the
+/// key.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_mechanism_save(
+    mechanism: *const MechanismHandle,
+    file: *const c_char,
+) -> Status {
+    entry(|| {
+        // SAFETY: the crate's contract.
+        let (mechanism, file) = unsafe { (borrow(mechanism, "mechanism")?, path(file, "file")?) };
+        with_engine!(&mechanism.lock()?.engine, mechanism => mechanism.save(file))?;
+        Ok(())
+    })
+}
+
+/// Wipes the key and frees a mechanism.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_mechanism_free(mechanism: *mut MechanismHandle) {
+    // SAFETY: the crate's contract.
+    unsafe { free(mechanism) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corrnoise::{Form, Key, Plan, Shard};
+
+    #[test]
+    fn one_call_at_a_time() {
+        let plan = Plan::new(3, Form::independent(), 1.0).unwrap();
+        let mechanism = Mechanism::cpu(&plan, Key::from_os().unwrap(), Shard::whole(5).unwrap()).unwrap();
+        let handle = MechanismHandle::new(Engine::Cpu(Box::new(mechanism)));
+        let mut step = 7;
+        let running = handle.lock().ok().unwrap();
+        // SAFETY: the handle and the number live in this function.
+        assert_eq!(unsafe { corrnoise_mechanism_next_step(&handle, &mut step) }, Status::Busy);
+        drop(running);
+        // SAFETY: as above.
+        assert_eq!(unsafe { corrnoise_mechanism_next_step(&handle, &mut step) }, Status::Ok);
+        assert_eq!(step, 0);
+    }
+}

@@ -1,0 +1,86 @@
+//! Plans: what to run, without a secret.
+
+use crate::argument::{Out, OutHandle, borrow, free, path, put_text, text};
+use crate::status::{Status, entry};
+use corrnoise::Plan;
+use std::ffi::c_char;
+
+/// How many steps, which noise, how much of it. Holds no secret.
+pub struct PlanHandle(pub(crate) Plan);
+
+/// Reads a plan from its JSON file and checks that nobody edited it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_plan_load(file: *const c_char, out: *mut *mut PlanHandle) -> Status {
+    entry(|| {
+        // SAFETY: the crate's contract.
+        let (out, file) = unsafe { (OutHandle::new(out)?, path(file, "file")?) };
+        out.put(PlanHandle(Plan::load(file)?));
+        Ok(())
+    })
+}
+
+/// Reads a plan from the content of such a file.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_plan_from_json(json: *const c_char, out: *mut *mut PlanHandle) -> Status {
+    entry(|| {
+        // SAFETY: the crate's contract.
+        let (out, json) = unsafe { (OutHandle::new(out)?, text(json, "json")?) };
+        out.put(PlanHandle(Plan::from_json(json)?));
+        Ok(())
+    })
+}
+
+/// Number of steps.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_plan_num_steps(plan: *const PlanHandle, num_steps: *mut u64) -> Status {
+    entry(|| {
+        // SAFETY: the crate's contract.
+        let (plan, out) = unsafe { (borrow(plan, "plan")?, Out::new(num_steps, "num_steps")?) };
+        out.put(plan.0.num_steps());
+        Ok(())
+    })
+}
+
+/// Standard deviation of the i.i.d. noise Z whose rows C⁻¹Z are added.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_plan_stddev(plan: *const PlanHandle, stddev: *mut f64) -> Status {
+    entry(|| {
+        // SAFETY: the crate's contract.
+        let (plan, out) = unsafe { (borrow(plan, "plan")?, Out::new(stddev, "stddev")?) };
+        out.put(plan.0.stddev());
+        Ok(())
+    })
+}
+
+/// Bytes of state that the plan's form keeps per parameter. An engine may keep a few rows more:
+/// corrnoise_mechanism_state_bytes().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_plan_state_bytes_per_param(
+    plan: *const PlanHandle,
+    bytes: *mut u64,
+) -> Status {
+    entry(|| {
+        // SAFETY: the crate's contract.
+        let (plan, out) = unsafe { (borrow(plan, "plan")?, Out::new(bytes, "bytes")?) };
+        out.put(plan.0.form().state_bytes_per_param());
+        Ok(())
+    })
+}
+
+/// What names the plan: 64 hexadecimal digits and a NUL, so `capacity` must be 65 or more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_plan_fingerprint(
+    plan: *const PlanHandle,
+    buffer: *mut c_char,
+    capacity: usize,
+) -> Status {
+    // SAFETY: the crate's contract.
+    entry(|| unsafe { put_text(&borrow(plan, "plan")?.0.fingerprint().to_string(), buffer, capacity) })
+}
+
+/// Frees a plan.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_plan_free(plan: *mut PlanHandle) {
+    // SAFETY: the crate's contract.
+    unsafe { free(plan) }
+}

@@ -1,0 +1,59 @@
+//! A step through C allocates nothing.
+
+mod common;
+
+use common::{ENTRIES, Entry, Handles, gradients, lengths, mechanism, message, shard};
+use corrnoise::Element;
+use corrnoise_capi::*;
+use half::{bf16, f16};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+struct Counting;
+
+// SAFETY: passes everything on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn count<E: Element>(entry: Entry<E>, from_f32: fn(f32) -> E) {
+    let (handles, shard) = (Handles::new(), shard());
+    let noise = mechanism(&handles);
+    let (mut values, lengths) = (gradients(&shard, from_f32), lengths(&shard));
+    let pointers: Vec<*mut E> = values.iter_mut().map(Vec::as_mut_ptr).collect();
+    let mut before = 0;
+    for step in 0..6 {
+        // The first steps may set up what is kept.
+        if step == 2 {
+            before = ALLOCATIONS.load(Ordering::Relaxed);
+        }
+        // SAFETY: three vectors of the right lengths.
+        let status = unsafe { entry(noise, pointers.as_ptr(), lengths.as_ptr(), 3) };
+        assert_eq!(status, Status::Ok, "{}", message());
+    }
+    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before);
+    // SAFETY: made above.
+    unsafe { corrnoise_mechanism_free(noise) };
+}
+
+/// The only test of this file: a second one, running beside it, would be counted too.
+#[test]
+fn a_step_allocates_nothing() {
+    let (f32_entry, bf16_entry, f16_entry) = ENTRIES;
+    count::<f32>(f32_entry, |value| value);
+    count::<bf16>(bf16_entry, bf16::from_f32);
+    count::<f16>(f16_entry, f16::from_f32);
+}

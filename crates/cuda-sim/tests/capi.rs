@@ -1,0 +1,93 @@
+//! The C interface on a device: addresses and a stream of the caller's, bits of the CPU engine.
+
+use corrnoise::{Form, Key, Mechanism, Plan, Shard};
+use corrnoise_capi::*;
+use cudarc::driver::{CudaContext, DevicePtrMut};
+use std::ffi::{CStr, CString};
+use std::ptr::{null, null_mut};
+
+const DIM: u64 = 1300;
+
+fn message() -> String {
+    // SAFETY: a string that stays until this thread's next failure.
+    unsafe { CStr::from_ptr(corrnoise_last_error_message()) }.to_str().unwrap().into()
+}
+
+fn key_handle() -> *mut KeyHandle {
+    let mut key = null_mut();
+    // SAFETY: 32 bytes, a text, and a pointer that may be written to.
+    assert_eq!(unsafe { corrnoise_key_from_bytes([7; 32].as_ptr(), c"c".as_ptr(), &mut key) }, Status::Ok);
+    key
+}
+
+#[test]
+fn device_pointers_and_streams() {
+    assert!(cuda::control::is_stand_in(), "another libcuda was found before target/*/deps/libcuda.so");
+    let plan = Plan::new(6, Form::blt(&[0.3, 0.1], &[0.5, 0.9]).unwrap(), 0.7).unwrap();
+    let mut rust = Mechanism::cpu(&plan, Key::from_bytes([7; 32], "c"), Shard::whole(DIM).unwrap()).unwrap();
+    let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
+    let raw = stream.cu_stream().cast();
+    let json = CString::new(plan.to_json()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = CString::new(folder.path().join("noise").to_str().unwrap()).unwrap();
+    let (mut plan, mut shard, mut noise) = (null_mut(), null_mut(), null_mut());
+    // SAFETY: handles, texts, lists and device memory are this test's own and live long enough.
+    unsafe {
+        assert_eq!(corrnoise_plan_from_json(json.as_ptr(), &mut plan), Status::Ok);
+        assert_eq!(corrnoise_shard_flat(DIM, &mut shard), Status::Ok);
+        let key = key_handle();
+        let status = corrnoise_cuda_mechanism_new(plan, key, shard, 99, raw, &mut noise);
+        assert_eq!(status, Status::InvalidArgument, "{}", message());
+        let status = corrnoise_cuda_mechanism_new(plan, key, shard, 0, raw, &mut noise);
+        assert_eq!(status, Status::Ok, "{}", message());
+        corrnoise_key_free(key);
+        for step in 0..6 {
+            if step == 3 {
+                // Goes on from a file that the CPU engine wrote.
+                rust.save(folder.path().join("noise")).unwrap();
+                corrnoise_mechanism_free(noise);
+                let (key, files) = (key_handle(), [file.as_ptr()]);
+                let status = corrnoise_cuda_mechanism_resume(
+                    plan,
+                    key,
+                    shard,
+                    0,
+                    raw,
+                    files.as_ptr(),
+                    1,
+                    2,
+                    null(),
+                    &mut noise,
+                );
+                assert_eq!(status, Status::Ok, "{}", message());
+                corrnoise_key_free(key);
+            }
+            let mut expected: Vec<f32> = (0..DIM).map(|i| i as f32 * 0.25).collect();
+            let mut device = stream.clone_htod(&expected).unwrap();
+            let (address, sync) = device.device_ptr_mut(&stream);
+            let refuse = |element, address: u64, len: u64, status, part: &str| {
+                assert_eq!(corrnoise_cuda_add_to(noise, element, &address, &len, 1), status, "{part}");
+                assert!(message().contains(part), "{}", message());
+            };
+            refuse(7, address, DIM, Status::InvalidArgument, "element_type is 7");
+            refuse(0, address, DIM - 1, Status::InvalidArgument, "gradient has length 1299");
+            refuse(0, address + 2, DIM, Status::InvalidArgument, "a multiple of 4");
+            refuse(0, 0, DIM, Status::NullPointer, "a gradient is NULL");
+            let (mut host, length) = ([0.0_f32; DIM as usize], DIM as usize);
+            let status = corrnoise_add_to_f32(noise, &host.as_mut_ptr(), &length, 1);
+            assert_eq!(status, Status::InvalidArgument);
+            assert!(message().contains("on a device"), "{}", message());
+            let status = corrnoise_cuda_add_to(noise, 0, &address, &DIM, 1);
+            assert_eq!(status, Status::Ok, "{}", message());
+            drop(sync);
+            rust.add_to(&mut expected).unwrap();
+            assert_eq!(stream.clone_dtoh(&device).unwrap(), expected, "step {step}");
+        }
+        let mut overflow = 0;
+        assert_eq!(corrnoise_cuda_first_overflow(noise, &mut overflow), Status::Ok);
+        assert_eq!(overflow, u64::MAX);
+        corrnoise_mechanism_free(noise);
+        corrnoise_shard_free(shard);
+        corrnoise_plan_free(plan);
+    }
+}

@@ -1,0 +1,47 @@
+//! Errors as the exception classes of `corrnoise.errors`.
+
+use corrnoise::Error;
+use pyo3::PyErr;
+
+mod classes {
+    use pyo3::import_exception;
+
+    import_exception!(corrnoise.errors, BusyError);
+    import_exception!(corrnoise.errors, CheckpointError);
+    import_exception!(corrnoise.errors, DeviceError);
+    import_exception!(corrnoise.errors, FileError);
+    import_exception!(corrnoise.errors, InvalidArgument);
+    import_exception!(corrnoise.errors, KeyRefused);
+    import_exception!(corrnoise.errors, OutOfMemory);
+    import_exception!(corrnoise.errors, GradientOverflow);
+    import_exception!(corrnoise.errors, PastEnd);
+    import_exception!(corrnoise.errors, PlanError);
+    import_exception!(corrnoise.errors, Poisoned);
+}
+
+/// The exception for an engine's error.
+pub(crate) fn raise(error: Error) -> PyErr {
+    let text = error.to_string();
+    match error {
+        Error::Parameter { .. } | Error::Length { .. } => classes::InvalidArgument::new_err(text),
+        Error::PastEnd { .. } => classes::PastEnd::new_err(text),
+        Error::Poisoned { .. } => classes::Poisoned::new_err(text),
+        Error::Overflow { .. } => classes::GradientOverflow::new_err(text),
+        Error::Plan(_) => classes::PlanError::new_err(text),
+        Error::Key(_) => classes::KeyRefused::new_err(text),
+        Error::Checkpoint { .. } => classes::CheckpointError::new_err(text),
+        Error::Io { .. } => classes::FileError::new_err(text),
+        Error::OutOfMemory { .. } => classes::OutOfMemory::new_err(text),
+        _ => classes::DeviceError::new_err(text),
+    }
+}
+
+/// An argument that is refused.
+pub(crate) fn invalid(text: impl Into<String>) -> PyErr {
+    classes::InvalidArgument::new_err(text.into())
+}
+
+/// A mechanism or a key that another thread is using.
+pub(crate) fn busy(what: &str) -> PyErr {
+    classes::BusyError::new_err(format!("another thread is using this {what}: it serves one call at a time"))
+}

@@ -1,0 +1,34 @@
+//! The native half of the Python package: plans, keys, layouts, mechanisms, and gradients in anyone's memory.
+//!
+//! The other half is `python/corrnoise`: exception classes, PyTorch, JAX. Every check happens before a step begins; the step
+//! itself runs without the interpreter's lock.
+
+mod engine;
+mod error;
+mod key;
+mod layout;
+mod mechanism;
+mod memory;
+mod plan;
+
+use pyo3::prelude::*;
+
+/// The module `corrnoise._native`.
+#[pymodule(name = "_native")]
+mod native {
+    #[pymodule_export]
+    use crate::key::Key;
+    #[pymodule_export]
+    use crate::layout::Layout;
+    #[pymodule_export]
+    use crate::mechanism::Mechanism;
+    #[pymodule_export]
+    use crate::plan::Plan;
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("NOISE_SPEC_VERSION", corrnoise::NOISE_SPEC_VERSION)
+    }
+}

@@ -1,0 +1,235 @@
+//! Gradients in anyone's memory: PyTorch tensors, buffers (NumPy, `array`), `__array_interface__`, DLPack.
+//!
+//! Whatever is not f32, f16 or bf16, on the CPU, C-contiguous and writable is refused here, before a step begins.
+
+mod dlpack;
+
+use crate::error::invalid;
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyAttributeError, PyBufferError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+/// The number type of a gradient.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dtype {
+    F32,
+    Bf16,
+    F16,
+}
+
+impl Dtype {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Dtype::F32 => "float32",
+            Dtype::Bf16 => "bfloat16",
+            Dtype::F16 => "float16",
+        }
+    }
+}
+
+/// Where a gradient lies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Device {
+    Cpu,
+    /// By number.
+    Cuda(usize),
+}
+
+impl std::fmt::Display for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Device::Cpu => write!(f, "cpu"),
+            Device::Cuda(number) => write!(f, "cuda:{number}"),
+        }
+    }
+}
+
+/// One gradient, and what keeps its memory alive.
+pub(crate) struct Memory<'py> {
+    pub(crate) dtype: Dtype,
+    pub(crate) device: Device,
+    pub(crate) address: usize,
+    pub(crate) len: usize,
+    _owner: Owner<'py>,
+}
+
+/// Held, never looked at.
+#[allow(dead_code)]
+enum Owner<'py> {
+    Buffer(PyUntypedBuffer),
+    Object(Bound<'py, PyAny>),
+}
+
+const EXPECTED_DTYPE: &str = "expected float32, float16 or bfloat16";
+
+/// What messages call a gradient; text is made for a message only.
+#[derive(Clone, Copy)]
+struct Name(Option<usize>);
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(i) => write!(f, "gradient {i}"),
+            None => write!(f, "gradient"),
+        }
+    }
+}
+
+/// The memory of one gradient, or of a list or tuple of them.
+pub(crate) fn collect<'py>(gradients: &Bound<'py, PyAny>) -> PyResult<Vec<Memory<'py>>> {
+    let numbered = |(i, item): (usize, Bound<'py, PyAny>)| memory(&item, Name(Some(i)));
+    if let Ok(list) = gradients.cast::<PyList>() {
+        return list.iter().enumerate().map(numbered).collect();
+    }
+    if let Ok(tuple) = gradients.cast::<PyTuple>() {
+        return tuple.iter().enumerate().map(numbered).collect();
+    }
+    Ok(vec![memory(gradients, Name(None))?])
+}
+
+fn memory<'py>(object: &Bound<'py, PyAny>, name: Name) -> PyResult<Memory<'py>> {
+    let py = object.py();
+    if object.is_none() {
+        return Err(invalid(format!("{name} is None: expected an array or a tensor")));
+    }
+    // SAFETY: looks at the type of a live object. Asked first, since an attribute that is missing costs an exception.
+    let has_buffer = unsafe { pyo3::ffi::PyObject_CheckBuffer(object.as_ptr()) } != 0;
+    // Refused for types that NumPy cannot describe in a buffer, such as ml_dtypes' bfloat16.
+    if has_buffer && let Ok(buffer) = PyUntypedBuffer::get(object) {
+        return from_buffer(buffer, name);
+    }
+    if object.hasattr(intern!(py, "data_ptr"))? {
+        return from_tensor(object, name);
+    }
+    if let Ok(interface) = object.getattr(intern!(py, "__array_interface__")) {
+        return from_interface(object, &interface.cast_into::<PyDict>()?, name);
+    }
+    if object.hasattr(intern!(py, "__dlpack__"))? {
+        return dlpack::memory(object, name);
+    }
+    let kind = object.get_type().fully_qualified_name()?;
+    Err(invalid(format!("{name} is a {kind}: expected an array or a tensor, or a list of them")))
+}
+
+const CPU_OR_CUDA: &str = "expected memory of the CPU or of a CUDA device";
+const READ_ONLY: &str =
+    "is read-only: expected a writable array (JAX arrays are immutable: see corrnoise.jax)";
+const STRIDED: &str =
+    "is not C-contiguous: expected contiguous memory; call .contiguous() or numpy.ascontiguousarray";
+
+/// float32, bfloat16 and float16 of PyTorch, looked up once.
+fn tensor_dtype(object: &Bound<'_, PyAny>) -> PyResult<Option<Dtype>> {
+    static TYPES: PyOnceLock<[Py<PyAny>; 3]> = PyOnceLock::new();
+    let py = object.py();
+    let types = TYPES.get_or_try_init(py, || {
+        let torch = py.import("torch")?;
+        let named = |name| Ok::<_, PyErr>(torch.getattr(name)?.unbind());
+        Ok::<_, PyErr>([named("float32")?, named("bfloat16")?, named("float16")?])
+    })?;
+    let dtype = object.getattr(intern!(py, "dtype"))?;
+    let found = types.iter().position(|known| dtype.is(known));
+    Ok(found.map(|i| [Dtype::F32, Dtype::Bf16, Dtype::F16][i]))
+}
+
+/// A PyTorch tensor, asked for the six things that matter; through `__dlpack__` each would cost several microseconds.
+fn from_tensor<'py>(tensor: &Bound<'py, PyAny>, name: Name) -> PyResult<Memory<'py>> {
+    let py = tensor.py();
+    let Some(dtype) = tensor_dtype(tensor)? else {
+        let dtype = tensor.getattr(intern!(py, "dtype"))?;
+        return Err(invalid(format!("{name} is {dtype}: {EXPECTED_DTYPE}")));
+    };
+    let device = match tensor.getattr(intern!(py, "is_cpu"))?.is_truthy()? {
+        true => Device::Cpu,
+        false => cuda_device(tensor, name)?,
+    };
+    let refuse = |error: PyErr| invalid(format!("{name} has no plain memory: {error}"));
+    if !tensor.call_method0(intern!(py, "is_contiguous")).map_err(refuse)?.is_truthy()? {
+        return Err(invalid(format!("{name} {STRIDED}")));
+    }
+    if tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()? {
+        return Err(invalid(format!(
+            "{name} is a lazily negated view: expected plain values; call .resolve_neg()"
+        )));
+    }
+    let address = tensor.call_method0(intern!(py, "data_ptr")).map_err(refuse)?.extract()?;
+    let len = tensor.call_method0(intern!(py, "numel"))?.extract()?;
+    Ok(Memory { dtype, device, address, len, _owner: Owner::Object(tensor.clone()) })
+}
+
+/// The device of a CUDA tensor. Other devices are refused.
+fn cuda_device(tensor: &Bound<'_, PyAny>, name: Name) -> PyResult<Device> {
+    let py = tensor.py();
+    let device = tensor.getattr(intern!(py, "device"))?;
+    if !tensor.getattr(intern!(py, "is_cuda"))?.is_truthy()? {
+        return Err(invalid(format!("{name} is on {device}: {CPU_OR_CUDA}")));
+    }
+    Ok(Device::Cuda(device.getattr(intern!(py, "index"))?.extract()?))
+}
+
+fn from_buffer<'py>(buffer: PyUntypedBuffer, name: Name) -> PyResult<Memory<'py>> {
+    let format = buffer.format().to_bytes();
+    let format = format
+        .strip_prefix(b"<")
+        .or(format.strip_prefix(b"="))
+        .or(format.strip_prefix(b"@"))
+        .unwrap_or(format);
+    let dtype = match (format, buffer.item_size()) {
+        (b"f", 4) => Dtype::F32,
+        (b"e", 2) => Dtype::F16,
+        _ => {
+            let format = buffer.format().to_string_lossy();
+            return Err(invalid(format!("{name} has numbers of format {format:?}: {EXPECTED_DTYPE}")));
+        }
+    };
+    if buffer.readonly() {
+        return Err(invalid(format!("{name} {READ_ONLY}")));
+    }
+    if !buffer.is_c_contiguous() {
+        return Err(invalid(format!("{name} {STRIDED}")));
+    }
+    let (address, len) = (buffer.buf_ptr().expose_provenance(), buffer.item_count());
+    Ok(Memory { dtype, device: Device::Cpu, address, len, _owner: Owner::Buffer(buffer) })
+}
+
+/// `__array_interface__`, version 3. A type that it cannot name is asked for its name.
+fn from_interface<'py>(
+    object: &Bound<'py, PyAny>,
+    interface: &Bound<'py, PyDict>,
+    name: Name,
+) -> PyResult<Memory<'py>> {
+    let py = object.py();
+    let item = |key: &str| {
+        let missing = || PyAttributeError::new_err(format!("__array_interface__ has no {key:?}"));
+        interface.get_item(key)?.ok_or_else(missing)
+    };
+    let typestr: String = item("typestr")?.extract()?;
+    let dtype_name =
+        || object.getattr(intern!(py, "dtype")).and_then(|dtype| dtype.getattr(intern!(py, "name")));
+    let dtype = match typestr.as_str() {
+        "<f4" => Dtype::F32,
+        "<f2" => Dtype::F16,
+        "<V2" if dtype_name().is_ok_and(|found| found.eq("bfloat16").unwrap_or(false)) => Dtype::Bf16,
+        _ => {
+            let shown = dtype_name().map_or(typestr.clone(), |found| found.to_string());
+            return Err(invalid(format!("{name} is {shown}: {EXPECTED_DTYPE}")));
+        }
+    };
+    let (address, read_only): (usize, bool) = item("data")?.extract()?;
+    if read_only {
+        return Err(invalid(format!("{name} {READ_ONLY}")));
+    }
+    // Without strides it is C-contiguous.
+    if interface.get_item("strides")?.is_some_and(|strides| !strides.is_none()) {
+        return Err(invalid(format!("{name} {STRIDED}")));
+    }
+    let shape: Vec<usize> = item("shape")?.extract()?;
+    let len = checked_len(&shape).ok_or_else(|| PyBufferError::new_err("an array larger than memory"))?;
+    Ok(Memory { dtype, device: Device::Cpu, address, len, _owner: Owner::Object(object.clone()) })
+}
+
+fn checked_len(shape: &[usize]) -> Option<usize> {
+    shape.iter().try_fold(1usize, |len, size| len.checked_mul(*size))
+}

@@ -1,0 +1,50 @@
+"""Vectors that Rust made (tests/vectors/bindings.json), and gradients as its text defines them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import corrnoise
+
+ROOT = Path(__file__).resolve().parents[3]
+VECTORS = json.loads((ROOT / "tests/vectors/bindings.json").read_text())
+SIZES = dict(VECTORS["sizes"])
+CASES = {case["name"]: case for case in VECTORS["cases"]}
+
+
+def key(run_id=VECTORS["run_id"]):
+    return corrnoise.Key.from_hex(VECTORS["key"], run_id)
+
+
+def plan(name="blt"):
+    return corrnoise.Plan.from_json(CASES[name]["plan"])
+
+
+def gradients():
+    """float32 arrays, one per tensor."""
+    return [
+        (((37 * np.arange(size) + 11 * k) % 101 - 50) / 16).astype(np.float32)
+        for k, size in enumerate(SIZES.values())
+    ]
+
+
+def expected(name, dtype):
+    return bytes.fromhex(CASES[name][dtype])
+
+
+@pytest.fixture
+def layout():
+    return corrnoise.Layout(SIZES)
+
+
+@pytest.fixture
+def mechanism(layout):
+    return corrnoise.Mechanism(plan(), key(), layout)
+
+
+def guide_blocks(page, language="python"):
+    """The code of a page of docs/, block by block."""
+    text = (ROOT / "docs" / page).read_text()
+    return [block.split("```")[0] for block in text.split(f"```{language}\n")[1:]]

@@ -1,0 +1,122 @@
+"""What four processes do for test_distributed.py. Groups of 1 to 4 of them stand for worlds of that size."""
+
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from conftest import VECTORS, gradients, key, plan
+
+import corrnoise
+from corrnoise.torch.distributed import ReplicatedNoise, ShardedNoise
+
+# The number of ranks that goes on after a checkpoint, by the number that wrote it.
+OTHER = {1: 3, 2: 4, 3: 2, 4: 1}
+
+
+def parameters():
+    weight, bias = (torch.nn.Parameter(torch.zeros(g.size)) for g in gradients())
+    return [("weight", weight), ("bias", bias)]
+
+
+def replicated(rank, world, steps, **options):
+    """A copy of the model on every rank."""
+    named = parameters()
+    noise = ReplicatedNoise(named, plan(), key(), threads=1, **options)
+    for _ in range(steps):
+        for (_, p), g in zip(named, gradients()):
+            p.grad = torch.from_numpy(g)
+        noise.add_noise()
+    return noise, [p.grad for _, p in named]
+
+
+def sharded(rank, world, steps, **options):
+    """A piece of every tensor on every rank."""
+    pieces, bounds = [], []
+    for name, p in parameters():
+        low, high = p.numel() * rank // world, p.numel() * (rank + 1) // world
+        bounds.append((low, high))
+        pieces.append((name, p.numel(), low, torch.nn.Parameter(torch.zeros(high - low))))
+    noise = ShardedNoise(pieces, plan(), key(), threads=1, **options)
+    for _ in range(steps):
+        for (_, _, _, p), (low, high), g in zip(pieces, bounds, gradients()):
+            p.grad = torch.from_numpy(g[low:high].copy())
+        noise.add_noise()
+    return noise, [p.grad for _, _, _, p in pieces]
+
+
+def train(rank, world, group):
+    """Clipped gradients of twelve examples, each made by one rank, gathered and summed in the examples' order; 20 steps."""
+    examples = torch.randn(12, 607, generator=torch.Generator().manual_seed(3))
+    named = parameters()
+    noise = ReplicatedNoise(named, corrnoise.Plan.from_json(VECTORS["training_plan"]), key(), group=group, threads=1)
+    for step in range(20):
+        scaled = examples * (1 + step) + torch.cat([p.data for _, p in named])
+        own = [row / row.norm() if i % world == rank else torch.zeros(607) for i, row in enumerate(scaled)]
+        gathered = [torch.zeros(12, 607) for _ in range(world)]
+        dist.all_gather(gathered, torch.stack(own), group=group)
+        total = torch.zeros(607)
+        for i in range(12):
+            total = total + gathered[i % world][i]
+        for (_, p), g in zip(named, total.split([600, 7])):
+            p.grad = g.clone()
+        noise.add_noise()
+        for _, p in named:
+            p.data -= 0.5 * p.grad
+    return [p.data for _, p in named]
+
+
+def refusals(rank, group):
+    """Messages of what must be refused on every rank, and whether a gradient changed."""
+    messages = []
+
+    def refused(call):
+        try:
+            call()
+            messages.append("nothing was refused")
+        except corrnoise.Error as error:
+            messages.append(f"{type(error).__name__}: {error}")
+
+    own = corrnoise.Key.from_bytes(bytes([rank]) * 32, "r")
+    refused(lambda: ReplicatedNoise(parameters(), plan(), own, group=group))
+    refused(lambda: ReplicatedNoise(parameters(), plan(), key(), group=group, folder="/no/such/folder"))
+    named = parameters()
+    noise = ReplicatedNoise(named, plan(), key(), group=group)
+    named[0][1].grad = torch.ones(600)
+    refused(noise.add_noise)
+    named[1][1].data = named[1][1].data.half()
+    named[1][1].grad = torch.ones(7, dtype=torch.float16)
+    refused(noise.add_noise)
+    refused(lambda: ShardedNoise([("w", 5, 3, torch.zeros(3))], plan(), key(), group=group))
+    return {"messages": messages, "unchanged": bool((named[0][1].grad == 1).all())}
+
+
+def main(rank, folder):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=4)
+    groups = {world: dist.new_group(list(range(world))) for world in range(1, 5)}
+    for job in (replicated, sharded):
+        for world, other in OTHER.items():
+            name = f"{job.__name__}-{world}"
+            if rank < world:
+                noise, _ = job(rank, world, 3, group=groups[world])
+                noise.save(folder / name)
+            dist.barrier()
+            for resume, label in (("exact", "exact"), ("new", "once"), ("new", "twice")):
+                if rank < other:
+                    options = {"group": groups[other], "folder": folder / name, "resume": resume}
+                    _, made = job(rank, other, 2, **options)
+                    torch.save(made, folder / f"{name}-{label}-{rank}.pt")
+                dist.barrier()
+    for world in range(1, 5):
+        if rank < world:
+            torch.save(train(rank, world, groups[world]), folder / f"train-{world}-{rank}.pt")
+        dist.barrier()
+    if rank < 2:
+        torch.save(refusals(rank, groups[2]), folder / f"refusals-{rank}.pt")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,66 @@
+"""corrnoise.torch.distributed over gloo: 1 to 4 ranks, other numbers of ranks after a checkpoint. ranks.py is what runs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import expected
+
+torch = pytest.importorskip("torch")
+OTHER = {1: 3, 2: 4, 3: 2, 4: 1}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Everything that four processes made, in one start of them."""
+    folder = tmp_path_factory.mktemp("ranks")
+    script = str(Path(__file__).with_name("ranks.py"))
+    processes = [subprocess.Popen([sys.executable, script, str(rank), str(folder)]) for rank in range(4)]
+    try:
+        assert [process.wait(timeout=300) for process in processes] == [0] * 4
+    finally:
+        for process in processes:
+            process.kill()
+    return folder
+
+
+def load(folder, name, world):
+    return [torch.load(folder / f"{name}-{rank}.pt", weights_only=True) for rank in range(world)]
+
+
+def bits(job, ranks):
+    """All coordinates, from what every rank has."""
+    if job == "replicated":
+        assert all(torch.equal(a, b) for rank in ranks for a, b in zip(ranks[0], rank)), "ranks differ"
+        return torch.cat(ranks[0]).numpy().tobytes()
+    return b"".join(torch.cat(pieces).numpy().tobytes() for pieces in zip(*ranks))
+
+
+@pytest.mark.parametrize("job", ["replicated", "sharded"])
+@pytest.mark.parametrize("world", OTHER)
+def test_bits_do_not_depend_on_the_number_of_ranks(job, world, folder):
+    """Three steps on `world` ranks, a checkpoint, two on another number: what one process makes."""
+    name = f"{job}-{world}"
+    # A model of three tiles has no work for a fourth rank.
+    assert len(list((folder / name).iterdir())) == (min(world, 3) if job == "replicated" else world)
+    made = {label: bits(job, load(folder, f"{name}-{label}", OTHER[world])) for label in ("exact", "once", "twice")}
+    assert made["exact"] == expected("blt", "float32")
+    assert len(set(made.values())) == 3, "every new incarnation has noise of its own, the same on all ranks"
+
+
+def test_parameters_are_identical_after_training(folder):
+    ranks = [parameters for world in OTHER for parameters in load(folder, f"train-{world}", world)]
+    assert all(torch.equal(a, b) for rank in ranks for a, b in zip(ranks[0], rank))
+    assert ranks[0][0].abs().max() > 0.1
+
+
+def test_refusals(folder):
+    for answer in load(folder, "refusals", 2):
+        keys, nothing, gradient, mixed, piece = answer["messages"]
+        assert keys.startswith("InvalidArgument") and "disagree" in keys
+        assert nothing.startswith("CheckpointError") and "/no/such/folder" in nothing
+        assert gradient.startswith("InvalidArgument") and "'bias' has no grad" in gradient
+        assert mixed.startswith("InvalidArgument") and "'bias' is torch.float16: expected torch.float32" in mixed
+        assert piece.startswith("InvalidArgument") and "ends at 6: expected at most 5" in piece
+        assert answer["unchanged"]

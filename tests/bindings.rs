@@ -1,0 +1,58 @@
+//! What other languages must make, bit for bit: `tests/vectors/bindings.json`, read by the tests of `crates/python`.
+//!
+//! Each case runs a plan on a model of two tensors, on gradients `((37·i + 11·k) mod 101 − 50) / 16` at coordinate `i` of tensor
+//! `k`, new at every step; the file holds the last step's gradients. `CORRNOISE_BLESS=1` writes it anew.
+
+use corrnoise::{Element, Form, Key, Layout, Mechanism, Plan};
+use half::{bf16, f16};
+use serde_json::{Value, json};
+
+const SIZES: [(&str, u64); 2] = [("weight", 600), ("bias", 7)];
+
+fn last_step<E: Element>(plan: &Plan, from_f32: fn(f32) -> E, bytes: fn(&E) -> Vec<u8>) -> String {
+    let key = Key::from_bytes(std::array::from_fn(|i| (i * 7 + 1) as u8), "bindings");
+    let mut noise = Mechanism::cpu(plan, key, Layout::new(SIZES).unwrap().whole()).unwrap();
+    let mut last = String::new();
+    for _ in 0..plan.num_steps() {
+        let value = |k: u64, i: u64| from_f32(((37 * i + 11 * k) % 101) as f32 / 16.0 - 50.0 / 16.0);
+        let [mut weight, mut bias] =
+            [0, 1].map(|k| (0..SIZES[k].1).map(|i| value(k as u64, i)).collect::<Vec<E>>());
+        noise.add_to_all(&mut [&mut weight, &mut bias]).unwrap();
+        last = weight.iter().chain(&bias).flat_map(bytes).map(|byte| format!("{byte:02x}")).collect();
+    }
+    last
+}
+
+fn case(name: &str, form: Form) -> Value {
+    let plan = Plan::new(5, form, 0.75).unwrap();
+    json!({
+        "name": name,
+        "plan": plan.to_json(),
+        "float32": last_step::<f32>(&plan, |value| value, |value| value.to_le_bytes().to_vec()),
+        "bfloat16": last_step::<bf16>(&plan, bf16::from_f32, |value| value.to_le_bytes().to_vec()),
+        "float16": last_step::<f16>(&plan, f16::from_f32, |value| value.to_le_bytes().to_vec()),
+    })
+}
+
+#[test]
+fn the_vectors_of_other_languages_are_fresh() {
+    let cases = [
+        case("independent", Form::independent()),
+        case("blt", Form::blt(&[0.3, 0.11], &[0.5, 0.93]).unwrap()),
+        case("banded", Form::banded_toeplitz(&[1.0, 0.5, 0.375, 0.3125]).unwrap()),
+        case("regenerate", Form::regenerate(&[1.0, -0.5, -0.125]).unwrap()),
+    ];
+    let key: String = (0..32).map(|i| format!("{:02x}", i * 7 + 1)).collect();
+    // For runs of which only the agreement between processes matters.
+    let training = Plan::new(20, Form::banded_toeplitz(&[1.0, 0.5, 0.375]).unwrap(), 0.1).unwrap().to_json();
+    let file = json!({ "training_plan": training, "key": key, "run_id": "bindings", "sizes": SIZES, "cases": cases });
+    let made = serde_json::to_string_pretty(&file).unwrap() + "\n";
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/bindings.json");
+    if std::env::var_os("CORRNOISE_BLESS").is_some() {
+        std::fs::write(path, &made).unwrap();
+    }
+    assert!(
+        std::fs::read_to_string(path).unwrap_or_default() == made,
+        "CORRNOISE_BLESS=1 writes {path} anew"
+    );
+}
