@@ -62,7 +62,9 @@ fn gaussian(args: &AccountArgs) -> Result<Report> {
     Ok(Report {
         gdp_mu: Some(gdp_mu),
         // Without any privacy loss there is no finite σ.
-        noise_multiplier: args.noise_multiplier.or_else(|| Some(1.0 / gdp_mu).filter(|sigma| sigma.is_finite())),
+        noise_multiplier: args
+            .noise_multiplier
+            .or_else(|| Some(1.0 / gdp_mu).filter(|sigma| sigma.is_finite())),
         zcdp_rho: Some(args.rho.unwrap_or_else(|| account::zcdp_rho_of_gdp(gdp_mu))),
         epsilon,
         delta,
@@ -76,7 +78,9 @@ fn mu(args: &AccountArgs) -> Result<f64> {
         (Some(mu), _, _) if mu > 0.0 => Ok(mu),
         (Some(mu), _, _) => Err(Failure::value("mu", mu, "positive")),
         (_, Some(sigma), _) if sigma > 0.0 => Ok(1.0 / sigma),
-        (_, Some(sigma), _) => Err(Failure::value("noise multiplier", sigma, "positive: without noise there is no privacy")),
+        (_, Some(sigma), _) => {
+            Err(Failure::value("noise multiplier", sigma, "positive: without noise there is no privacy"))
+        }
         (_, _, Some(rho)) if rho > 0.0 => Ok(account::gdp_mu_of_zcdp(rho)?),
         (_, _, Some(rho)) => Err(Failure::value("rho", rho, "positive")),
         _ => Err(Failure::input("one of --mu, --noise-multiplier and --rho is needed")),
@@ -86,13 +90,19 @@ fn mu(args: &AccountArgs) -> Result<f64> {
 /// A budget to calibrate for. ε = 0 is a guarantee that one may ask the δ of, but no target for noise.
 fn budget(epsilon: f64, delta: f64) -> Result<Budget> {
     if epsilon <= 0.0 {
-        return Err(Failure::value("epsilon", epsilon, "positive; for the δ at ε = 0 give --mu or --noise-multiplier beside it"));
+        return Err(Failure::value(
+            "epsilon",
+            epsilon,
+            "positive; for the δ at ε = 0 give --mu or --noise-multiplier beside it",
+        ));
     }
     Ok(Budget::new(epsilon, delta)?)
 }
 
 fn subsampled(args: &AccountArgs, sampling_prob: f64, steps: u64) -> Result<Report> {
-    if let Some((name, value)) = [("--mu", args.mu), ("--rho", args.rho)].into_iter().find_map(|(n, v)| Some((n, v?))) {
+    if let Some((name, value)) =
+        [("--mu", args.mu), ("--rho", args.rho)].into_iter().find_map(|(n, v)| Some((n, v?)))
+    {
         return Err(Failure::input(format!(
             "{name} {value} does not describe a subsampled mechanism: give --noise-multiplier"
         )));
@@ -102,7 +112,11 @@ fn subsampled(args: &AccountArgs, sampling_prob: f64, steps: u64) -> Result<Repo
         (Some(sigma), None, Some(delta)) => {
             let epsilon = mechanism(sigma)?.epsilon(delta)?;
             if !epsilon.is_finite() {
-                return Err(Failure::value("delta", delta, "one that this analysis resolves: at least about 1e-13, more for more steps"));
+                return Err(Failure::value(
+                    "delta",
+                    format!("{delta:e}"),
+                    "one that this analysis resolves: at least about 1e-13, more for more steps",
+                ));
             }
             (sigma, epsilon, delta)
         }
@@ -127,36 +141,56 @@ fn subsampled(args: &AccountArgs, sampling_prob: f64, steps: u64) -> Result<Repo
     })
 }
 
-/// The smallest noise multiplier that meets a budget, to five digits and from above.
+/// The smallest noise multiplier that meets a budget, from above: its ε is at most a hundred-thousandth smaller than asked for.
 fn calibrate(sampling_prob: f64, steps: u64, budget: Budget) -> Result<f64> {
-    let meets = |sigma: f64| -> Result<bool> {
-        Ok(Subsampled::new(sigma, sampling_prob, steps)?.epsilon(budget.delta)? <= budget.epsilon)
-    };
-    let mut progress = Progress::new(30, "calibrating");
-    // Without subsampling as much noise is needed at most.
-    let mut high = (steps as f64).sqrt() / account::gdp_mu_of_budget(budget)?;
+    const TOLERANCE: f64 = 1e-5;
+    const MOST_TRIES: u64 = 60;
+    let mut progress = Progress::new(12, "calibrating");
     let mut tries = 0;
-    while !meets(high)? {
-        (high, tries) = (1.5 * high, tries + 1);
-        if tries == 20 {
-            return Err(Failure::value("delta", budget.delta, "one that this analysis resolves: at least about 1e-13"));
+    // ln ε against its target: falls with the noise. Of (almost) no noise ε is infinite, of much it is 0.
+    let mut excess = |sigma: f64| -> Result<f64> {
+        tries += 1;
+        progress.set(tries);
+        if tries > MOST_TRIES || !(1e-3..1e12).contains(&sigma) {
+            let budget = format!("epsilon {:e}, delta {:e}", budget.epsilon, budget.delta);
+            return Err(Failure::value(
+                "budget",
+                budget,
+                "one that this analysis resolves, with delta at least about 1e-13",
+            ));
         }
+        let epsilon = Subsampled::new(sigma, sampling_prob, steps)?.epsilon(budget.delta)?;
+        Ok((epsilon / budget.epsilon).ln().clamp(-50.0, 50.0))
+    };
+    // By the central limit μ = p·√(N(exp(1/σ²) − 1)): a guess that is a few percent off.
+    let mu = account::gdp_mu_of_budget(budget)? / sampling_prob;
+    let guess = (mu * mu / steps as f64).ln_1p().recip().sqrt();
+    let (mut low, mut high) = (guess / 1.05, guess * 1.05);
+    let (mut above, mut below) = (excess(low)?, excess(high)?);
+    while above < 0.0 {
+        (high, below) = (low, above);
+        low /= 1.3;
+        above = excess(low)?;
     }
-    let mut low = high;
-    loop {
-        low *= 0.5;
-        // Less noise than this is none in practice.
-        if low < 1e-3 || !meets(low)? {
-            break;
+    while below > 0.0 {
+        (low, above) = (high, below);
+        high *= 1.3;
+        below = excess(high)?;
+    }
+    // Regula falsi in ln σ; the end that stays put counts half (Illinois), so that both ends close in.
+    let mut reached = below;
+    while reached < -TOLERANCE && high / low > 1.0 + 1e-9 {
+        let share = (above / (above - below)).clamp(0.02, 0.98);
+        // Aims a little to the safe side, where the search may stop.
+        let sigma = low * (high / low).powf(share) * (1.0 + 0.2 * TOLERANCE);
+        let sigma = if sigma < high { sigma } else { (low * high).sqrt() };
+        let value = excess(sigma)?;
+        if value > 0.0 {
+            (low, above, below) = (sigma, value, below / 2.0);
+        } else {
+            (high, below, above) = (sigma, value, above / 2.0);
+            reached = value;
         }
-        high = low;
-    }
-    let mut done = 0;
-    while high / low > 1.000_01 {
-        let middle = (low * high).sqrt();
-        if meets(middle)? { high = middle } else { low = middle }
-        done += 1;
-        progress.set(done);
     }
     Ok(high)
 }

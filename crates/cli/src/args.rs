@@ -9,7 +9,9 @@ use std::path::PathBuf;
 /// Correlated noise for differentially private training: inspect strategies, account for privacy, generate noise, measure, verify.
 #[derive(Parser, Debug)]
 #[command(name = "corrnoise", version, about, propagate_version = true, disable_help_subcommand = true)]
-#[command(after_help = "Exit codes: 0 as asked, 1 a check failed, 2 bad input (one line on stderr, no file left half-written).")]
+#[command(
+    after_help = "Exit codes: 0 as asked, 1 a check failed, 2 bad input (one line on stderr, no file left half-written)."
+)]
 pub struct Cli {
     /// Print JSON instead of text, with the keys that docs/cli.md lists
     #[arg(long, global = true)]

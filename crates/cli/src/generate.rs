@@ -42,7 +42,11 @@ pub(crate) fn run(args: &GenerateArgs, output: &mut Output<'_>) -> Result<Outcom
     let shard = Shard::whole(args.dim.unwrap_or(args.coords.end))?.within(args.coords.clone())?;
     let commitment = run_key.commitment().to_string();
     // Rows of Z alone are those of independent noise, under the plan's own key.
-    let runs = if args.iid { Plan::new(plan.num_steps(), Form::independent(), 1.0)?.with_rounds(plan.rounds())? } else { plan.clone() };
+    let runs = if args.iid {
+        Plan::new(plan.num_steps(), Form::independent(), 1.0)?.with_rounds(plan.rounds())?
+    } else {
+        plan.clone()
+    };
     let (mut make_row, backend) = backend(args.backend, &runs, run_key, &shard)?;
     write_file(&args.out, |out| {
         let fail = |error| Failure::io("write", &args.out, error);
@@ -102,12 +106,21 @@ pub(crate) fn load_plan(path: &Path) -> Result<Plan> {
 fn check_ranges(args: &GenerateArgs, plan: &Plan) -> Result<()> {
     let show = |range: &std::ops::Range<u64>| format!("{}..{}", range.start, range.end);
     if args.steps.end > plan.num_steps() {
-        return Err(Failure::value("steps", show(&args.steps), format!("within 0..{}, the plan's steps", plan.num_steps())));
+        return Err(Failure::value(
+            "steps",
+            show(&args.steps),
+            format!("within 0..{}, the plan's steps", plan.num_steps()),
+        ));
     }
     if let Some(dim) = args.dim.filter(|dim| args.coords.end > *dim) {
-        return Err(Failure::value("coords", show(&args.coords), format!("within 0..{dim}, the model's parameters")));
+        return Err(Failure::value(
+            "coords",
+            show(&args.coords),
+            format!("within 0..{dim}, the model's parameters"),
+        ));
     }
-    if args.iid && matches!(plan.form().kernel(), Kernel::Regenerate(rows) if rows.listed_terms(0).is_some()) {
+    if args.iid && matches!(plan.form().kernel(), Kernel::Regenerate(rows) if rows.listed_terms(0).is_some())
+    {
         return Err(Failure::input(
             "--iid is for plans whose Z has a row per step, and this plan's rows belong to nodes of a tree: leave it out",
         ));
@@ -125,7 +138,13 @@ fn key(args: &GenerateArgs) -> Result<Key> {
 
 /// One row of the shard, or an error instead of an abort.
 fn row_buffer(len: u64) -> Result<Vec<f32>> {
-    let refuse = || Failure::value("coords", format!("{len} coordinates"), "a row that fits into memory; take fewer at a time");
+    let refuse = || {
+        Failure::value(
+            "coords",
+            format!("{len} coordinates"),
+            "a row that fits into memory; take fewer at a time",
+        )
+    };
     let len = usize::try_from(len).map_err(|_| refuse())?;
     let mut row = Vec::new();
     row.try_reserve_exact(len).map_err(|_| refuse())?;

@@ -146,7 +146,11 @@ fn text(report: &Report, output: &Output<'_>) -> String {
     let mut row = |name: &str, value: String, note: String| table.row([name.to_owned(), value, note]);
     let kind = format!("{}: {}", report.sensitivity_kind, report.sensitivity_reason);
     row("sensitivity", short(report.sensitivity), kind);
-    row("max error", short(report.max_error), "largest error of a released value, for noise of standard deviation 1".into());
+    row(
+        "max error",
+        short(report.max_error),
+        "largest error of a released value, for noise of standard deviation 1".into(),
+    );
     row("rms error", short(report.rms_error), String::new());
     let excess = |loss: f64| format!("{:.2} times what no strategy goes below", loss / report.lower_bound);
     row("max loss", short(report.max_loss), excess(report.max_loss));

@@ -48,7 +48,7 @@ pub fn run(
 ) -> u8 {
     let outcome = match Cli::try_parse_from(arguments) {
         Ok(cli) => {
-            let mut output = Output::new(stdout, cli.json, colour && !cli.json);
+            let mut output = Output::new(stdout, stderr, cli.json, colour && !cli.json);
             dispatch(cli.command, &mut output).and_then(|outcome| {
                 output.flush()?;
                 Ok(outcome)

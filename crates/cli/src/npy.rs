@@ -36,7 +36,10 @@ mod tests {
         write_header(&mut bytes, 3, 1_000_000).unwrap();
         assert_eq!(bytes.len() % 64, 0);
         let text = String::from_utf8_lossy(&bytes[10..]);
-        assert!(text.starts_with("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 1000000), }"), "{text}");
+        assert!(
+            text.starts_with("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 1000000), }"),
+            "{text}"
+        );
         assert!(text.ends_with('\n'));
         assert_eq!(usize::from(u16::from_le_bytes([bytes[8], bytes[9]])), bytes.len() - 10);
         bytes.clear();

@@ -8,6 +8,7 @@ use std::path::Path;
 /// Standard output, and what it should hold.
 pub struct Output<'a> {
     stdout: &'a mut dyn Write,
+    stderr: &'a mut dyn Write,
     /// JSON is wanted.
     pub json: bool,
     /// A terminal that shows colours.
@@ -15,8 +16,8 @@ pub struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    pub fn new(stdout: &'a mut dyn Write, json: bool, colour: bool) -> Output<'a> {
-        Output { stdout, json, colour }
+    pub fn new(stdout: &'a mut dyn Write, stderr: &'a mut dyn Write, json: bool, colour: bool) -> Output<'a> {
+        Output { stdout, stderr, json, colour }
     }
 
     /// Prints text for people; nothing where JSON is wanted.
@@ -39,8 +40,9 @@ impl<'a> Output<'a> {
     }
 
     /// Prints a remark to stderr: something to know, not part of the answer.
-    pub fn note(&self, text: &str) {
-        eprintln!("corrnoise: {text}");
+    pub fn note(&mut self, text: &str) {
+        // Nothing better can be done about a stderr that is closed.
+        let _ = writeln!(self.stderr, "corrnoise: {text}");
     }
 
     pub fn flush(&mut self) -> Result<()> {

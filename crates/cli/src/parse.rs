@@ -88,10 +88,11 @@ pub fn participation(text: &str) -> Parsed<Participation> {
     match (name, argument) {
         ("single", None) => Ok(Participation::Single),
         ("full", None) => Ok(Participation::Full),
-        ("cyclic", _) => {
-            pair().map(|(separation, max_participations)| Participation::Cyclic { separation, max_participations })
+        ("cyclic", _) => pair()
+            .map(|(separation, max_participations)| Participation::Cyclic { separation, max_participations }),
+        ("minsep", _) => {
+            pair().map(|(min_sep, max_participations)| Participation::MinSep { min_sep, max_participations })
         }
-        ("minsep", _) => pair().map(|(min_sep, max_participations)| Participation::MinSep { min_sep, max_participations }),
         _ => Err("no such participation; expected single, cyclic:B,K, minsep:B,K or full".into()),
     }
 }
@@ -106,7 +107,12 @@ pub fn workload(text: &str) -> Parsed<Workload> {
             Workload::momentum(number(beta)?, number(decay)?)
         }
         ("nesterov", Some(beta)) => Workload::nesterov(number(beta)?),
-        _ => return Err("no such workload; expected prefix, momentum:BETA, momentum:BETA,DECAY or nesterov:BETA".into()),
+        _ => {
+            return Err(
+                "no such workload; expected prefix, momentum:BETA, momentum:BETA,DECAY or nesterov:BETA"
+                    .into(),
+            );
+        }
     };
     made.map_err(|error| error.to_string())
 }
@@ -169,7 +175,9 @@ pub fn range(text: &str) -> Parsed<Range<u64>> {
     let ends = text.split_once("..").and_then(|(from, to)| Some((natural(from)?, natural(to)?)));
     match ends {
         Some((from, to)) if from < to => Ok(from..to),
-        Some((from, to)) => Err(format!("the range {from}..{to} is empty; the end is excluded and must be larger than the start")),
+        Some((from, to)) => Err(format!(
+            "the range {from}..{to} is empty; the end is excluded and must be larger than the start"
+        )),
         None => Err("expected a range of whole numbers such as 0..100, the end excluded".into()),
     }
 }
@@ -178,7 +186,11 @@ fn natural(text: &str) -> Option<u64> {
     let text = text.trim();
     if text.starts_with(|c: char| c.is_ascii_digit()) && text.contains(['e', 'E']) {
         // Above 2^53 a float is not the number that was written.
-        return text.parse::<f64>().ok().filter(|v| v.fract() == 0.0 && *v <= 9_007_199_254_740_992.0).map(|v| v as u64);
+        return text
+            .parse::<f64>()
+            .ok()
+            .filter(|v| v.fract() == 0.0 && *v <= 9_007_199_254_740_992.0)
+            .map(|v| v as u64);
     }
     if !text.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
@@ -194,7 +206,9 @@ fn split(text: &str) -> (&str, Option<&str>) {
 }
 
 fn whole(name: &str, letter: &str, argument: Option<&str>) -> Parsed<usize> {
-    let text = argument.ok_or_else(|| format!("{name} needs a number, as in {name}:{}", if letter == "D" { 4 } else { 16 }))?;
+    let text = argument.ok_or_else(|| {
+        format!("{name} needs a number, as in {name}:{}", if letter == "D" { 4 } else { 16 })
+    })?;
     let refuse = || format!("{letter} in {name}:{letter} is {text:?}: expected a whole number from 1 on");
     natural(text).and_then(|value| usize::try_from(value).ok()).filter(|value| *value >= 1).ok_or_else(refuse)
 }
@@ -213,8 +227,12 @@ pub fn participation_name(participation: &Participation) -> String {
     match participation {
         Participation::Single => "single".into(),
         Participation::Full => "full".into(),
-        Participation::Cyclic { separation, max_participations } => format!("cyclic:{separation},{max_participations}"),
-        Participation::MinSep { min_sep, max_participations } => format!("minsep:{min_sep},{max_participations}"),
+        Participation::Cyclic { separation, max_participations } => {
+            format!("cyclic:{separation},{max_participations}")
+        }
+        Participation::MinSep { min_sep, max_participations } => {
+            format!("minsep:{min_sep},{max_participations}")
+        }
         Participation::Patterns(patterns) => format!("{} patterns", patterns.len()),
     }
 }
@@ -260,8 +278,20 @@ mod tests {
     #[test]
     fn names_are_what_they_were_parsed_from() {
         for name in [
-            "identity", "workload", "toeplitz", "toeplitz-damped:0.25", "toeplitz-opt", "banded:16", "banded-opt:3", "banded-full:7",
-            "blt:4", "dense", "tree", "tree-full", "bisr:5", "bandinv-opt:9",
+            "identity",
+            "workload",
+            "toeplitz",
+            "toeplitz-damped:0.25",
+            "toeplitz-opt",
+            "banded:16",
+            "banded-opt:3",
+            "banded-full:7",
+            "blt:4",
+            "dense",
+            "tree",
+            "tree-full",
+            "bisr:5",
+            "bandinv-opt:9",
         ] {
             assert_eq!(strategy(name).unwrap().to_string(), name);
         }
@@ -278,11 +308,18 @@ mod tests {
         assert_eq!(count("10_000"), Ok(10_000));
         assert_eq!(count("1e7"), Ok(10_000_000));
         assert_eq!(count("18446744073709551615"), Ok(u64::MAX));
-        assert!(count("0").is_err() && count("-3").is_err() && count("1.5e0").is_err() && count("1e300").is_err());
+        assert!(
+            count("0").is_err() && count("-3").is_err() && count("1.5e0").is_err() && count("1e300").is_err()
+        );
         assert!(count("18446744073709551616").is_err() && count("+7").is_err() && count("").is_err());
         assert_eq!(range("3..1_000"), Ok(3..1000));
         assert!(range("3..3").unwrap_err().contains("empty"));
-        assert!(range("3-9").is_err() && range("..9").is_err() && range("3..").is_err() && range("-1..4").is_err());
+        assert!(
+            range("3-9").is_err()
+                && range("..9").is_err()
+                && range("3..").is_err()
+                && range("-1..4").is_err()
+        );
         assert!(number("nan").is_err() && number("1e999").is_err());
     }
 }

@@ -19,8 +19,13 @@ pub fn markdown() -> String {
     let mut command = Cli::command().term_width(120);
     command.build();
     let mut text = String::from(include_str!("reference/head.md"));
-    let _ = write!(text, "\n```text\n{}```\n", without_trailing_spaces(&command.render_long_help().to_string()));
-    let names: Vec<String> = command.get_subcommands().filter(|sub| !sub.is_hide_set()).map(|sub| sub.get_name().to_owned()).collect();
+    let _ =
+        write!(text, "\n```text\n{}```\n", without_trailing_spaces(&command.render_long_help().to_string()));
+    let names: Vec<String> = command
+        .get_subcommands()
+        .filter(|sub| !sub.is_hide_set())
+        .map(|sub| sub.get_name().to_owned())
+        .collect();
     for name in names {
         let Some(subcommand) = command.find_subcommand_mut(&name) else { continue };
         let help = without_trailing_spaces(&subcommand.render_long_help().to_string());

@@ -36,14 +36,18 @@ pub fn build(spec: &StrategySpec, problem: &Problem) -> Result<Factorization> {
         }
         StrategySpec::Tree => Strategy::Tree(Estimator::Streaming),
         StrategySpec::TreeFull => Strategy::Tree(Estimator::Full),
-        StrategySpec::ToeplitzOpt => return Ok(optimize::toeplitz::full(problem, &mut observer)?.factorization),
+        StrategySpec::ToeplitzOpt => {
+            return Ok(optimize::toeplitz::full(problem, &mut observer)?.factorization);
+        }
         StrategySpec::BandedOpt(bands) => {
             return Ok(optimize::toeplitz::banded(problem, bands, &mut observer)?.factorization);
         }
         StrategySpec::BandedFull(bands) => {
             return Ok(optimize::banded::optimize(problem, bands, &mut observer)?.factorization);
         }
-        StrategySpec::Blt(buffers) => return Ok(optimize::blt::optimize(problem, buffers, &mut observer)?.factorization),
+        StrategySpec::Blt(buffers) => {
+            return Ok(optimize::blt::optimize(problem, buffers, &mut observer)?.factorization);
+        }
         StrategySpec::Dense => return Ok(optimize::dense::optimize(problem, &mut observer)?.factorization),
         StrategySpec::BandinvOpt(bands) => {
             return Ok(optimize::toeplitz::banded_inverse(problem, bands, &mut observer)?.factorization);
@@ -55,7 +59,9 @@ pub fn build(spec: &StrategySpec, problem: &Problem) -> Result<Factorization> {
 fn check_bands(bands: usize, num_steps: usize) -> Result<()> {
     match bands <= num_steps {
         true => Ok(()),
-        false => Err(Failure::value("number of bands", bands, format!("1 to {num_steps}, the number of steps"))),
+        false => {
+            Err(Failure::value("number of bands", bands, format!("1 to {num_steps}, the number of steps")))
+        }
     }
 }
 
@@ -77,7 +83,8 @@ pub fn first_columns(base: &Factorization, norms: Option<&[f64]>) -> Result<Colu
             let tree = Tree::new(Estimator::Full, base.num_steps())?;
             let rows: Vec<_> = (0..count).map(|t| tree.noising_row(t)).collect();
             let inverse = leading_block(count, |t, s| {
-                rows[t].iter().find(|(column, _)| *column == s as u64).map_or(0.0, |(_, weight)| *weight)
+                // Columns are named by the leaves of their steps.
+                rows[t].iter().find(|(leaf, _)| *leaf == 2 * s as u64).map_or(0.0, |(_, weight)| *weight)
             })?;
             (first_column(&inverse.inverse()), first_column(&inverse))
         }
@@ -112,8 +119,10 @@ fn tree_columns(tree: &Tree, count: usize) -> Result<(Vec<f64>, Vec<f64>)> {
         true => tree.strategy_matrix()?.0,
         false => (0..NUM_COEFS as u64).collect(),
     };
-    let strategy = nodes.iter().take(NUM_COEFS).map(|node| f64::from(u8::from(over.contains(node)))).collect();
-    let weight = |t: usize| tree.noising_row(t).iter().find(|(node, _)| *node == 0).map_or(0.0, |(_, weight)| *weight);
+    let strategy =
+        nodes.iter().take(NUM_COEFS).map(|node| f64::from(u8::from(over.contains(node)))).collect();
+    let weight =
+        |t: usize| tree.noising_row(t).iter().find(|(node, _)| *node == 0).map_or(0.0, |(_, weight)| *weight);
     Ok((strategy, (0..count).map(weight).collect()))
 }
 

@@ -26,7 +26,8 @@ impl Table {
             cells(column).map(|cell| cell.chars().count()).fold(own, usize::max)
         };
         let widths: Vec<usize> = (0..columns).map(width).collect();
-        let numeric: Vec<bool> = (0..columns).map(|column| cells(column).all(|cell| is_number(cell))).collect();
+        let numeric: Vec<bool> =
+            (0..columns).map(|column| cells(column).all(|cell| is_number(cell))).collect();
         let line = |row: &[String]| {
             let cell = |(column, text): (usize, &String)| {
                 let (width, text) = (widths[column], text.as_str());
@@ -53,7 +54,15 @@ fn is_number(cell: &str) -> bool {
 pub fn short(value: f64) -> String {
     let size = value.abs();
     if value == 0.0 || (1e-3..1e6).contains(&size) {
-        let digits = if size >= 1000.0 { 1 } else if size >= 100.0 { 2 } else if size >= 1.0 { 4 } else { 5 };
+        let digits = if size >= 1000.0 {
+            1
+        } else if size >= 100.0 {
+            2
+        } else if size >= 1.0 {
+            4
+        } else {
+            5
+        };
         format!("{value:.digits$}")
     } else {
         format!("{value:.3e}")
@@ -65,7 +74,11 @@ pub fn bytes(count: f64) -> String {
     let units = ["B", "kB", "MB", "GB", "TB", "PB"];
     let power = if count < 1000.0 { 0 } else { ((count.log10() / 3.0) as usize).min(units.len() - 1) };
     let value = count / 1000_f64.powi(power as i32);
-    if value < 10.0 && power > 0 { format!("{value:.1} {}", units[power]) } else { format!("{value:.0} {}", units[power]) }
+    if value < 10.0 && power > 0 {
+        format!("{value:.1} {}", units[power])
+    } else {
+        format!("{value:.0} {}", units[power])
+    }
 }
 
 /// Seconds in the unit that fits.

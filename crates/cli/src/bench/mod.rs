@@ -46,7 +46,11 @@ fn check(args: &BenchArgs) -> Result<()> {
         return Err(Failure::value("mfu", args.mfu, "a share of the peak, above 0 and at most 1"));
     }
     if args.clipping_factor < 1.0 {
-        return Err(Failure::value("clipping factor", args.clipping_factor, "at least 1: clipping adds work"));
+        return Err(Failure::value(
+            "clipping factor",
+            args.clipping_factor,
+            "at least 1: clipping adds work",
+        ));
     }
     match args.steps {
         Some(steps) if steps > 1000 => Err(Failure::value("steps", steps, "at most 1000")),
@@ -71,7 +75,13 @@ fn overheads(machine: &Machine, model: &Model, args: &BenchArgs) -> Vec<Overhead
         let params = model.params as f64;
         if let Some(flops) = machine.flops_per_second {
             let noise = params / form.params_per_second;
-            list.push(Overhead::new(form.name.clone(), machine.device.clone(), "measured", noise, model.flops_per_step / flops));
+            list.push(Overhead::new(
+                form.name.clone(),
+                machine.device.clone(),
+                "measured",
+                noise,
+                model.flops_per_step / flops,
+            ));
         }
         for gpu in &budget::GPUS {
             let noise = params * gpu.seconds_per_param(form.bands, form.kind);

@@ -49,22 +49,39 @@ impl Model {
         let preset = args.preset.or_else(|| args.params.is_none().then_some(Preset::Gpt2));
         let (name, model) = match (preset, args.params) {
             (Some(preset), _) => (preset_name(preset), known(preset)),
-            (None, params) => ("model".into(), Known { params: params.unwrap_or(1), seq: Some(1), multiply_adds: None }),
+            (None, params) => {
+                ("model".into(), Known { params: params.unwrap_or(1), seq: Some(1), multiply_adds: None })
+            }
         };
         if let (Some(seq), Some(_)) = (args.seq, model.multiply_adds) {
-            return Err(Failure::value("seq", seq, format!("none: the cost of an example of {name} is known; leave --seq out")));
+            return Err(Failure::value(
+                "seq",
+                seq,
+                format!("none: the cost of an example of {name} is known; leave --seq out"),
+            ));
         }
         let seq = args.seq.or(model.seq);
         let multiply_adds = model.multiply_adds.unwrap_or(model.params as f64 * seq.unwrap_or(1) as f64);
-        let flops_per_step = FLOPS_PER_PARAM_AND_TOKEN * multiply_adds * args.batch as f64 * args.clipping_factor;
-        Ok(Model { name, params: model.params, batch: args.batch, seq, clipping_factor: args.clipping_factor, flops_per_step })
+        let flops_per_step =
+            FLOPS_PER_PARAM_AND_TOKEN * multiply_adds * args.batch as f64 * args.clipping_factor;
+        Ok(Model {
+            name,
+            params: model.params,
+            batch: args.batch,
+            seq,
+            clipping_factor: args.clipping_factor,
+            flops_per_step,
+        })
     }
 
     /// One line for people.
     pub fn describe(&self) -> String {
         let seq = self.seq.map_or_else(String::new, |seq| format!(" of {seq} tokens"));
         let (name, params, batch) = (&self.name, self.params as f64, self.batch);
-        format!("{name}: {params:.3e} parameters, {batch} examples{seq}, {:.2e} operations a step", self.flops_per_step)
+        format!(
+            "{name}: {params:.3e} parameters, {batch} examples{seq}, {:.2e} operations a step",
+            self.flops_per_step
+        )
     }
 }
 

@@ -30,7 +30,14 @@ pub struct Overhead {
 
 impl Overhead {
     pub fn new(form: String, device: String, source: &'static str, noise: f64, gradient: f64) -> Overhead {
-        Overhead { form, device, source, noise_seconds: noise, gradient_seconds: gradient, overhead: noise / gradient }
+        Overhead {
+            form,
+            device,
+            source,
+            noise_seconds: noise,
+            gradient_seconds: gradient,
+            overhead: noise / gradient,
+        }
     }
 }
 
@@ -67,7 +74,15 @@ impl Report {
 
     fn throughput(&self, output: &Output<'_>) -> String {
         let machine = &self.machine;
-        let mut table = Table::new(["form", "state/param", "moved/param", "params/s", "GB/s", "of bandwidth", "state of the model"]);
+        let mut table = Table::new([
+            "form",
+            "state/param",
+            "moved/param",
+            "params/s",
+            "GB/s",
+            "of bandwidth",
+            "state of the model",
+        ]);
         for form in &machine.forms {
             table.row([
                 form.name.clone(),
@@ -79,7 +94,9 @@ impl Report {
                 bytes(form.state_bytes_per_param as f64 * self.model.params as f64),
             ]);
         }
-        let flops = machine.flops_per_second.map_or_else(String::new, |f| format!(", matrix multiply {:.0} GFLOP/s", f / 1e9));
+        let flops = machine
+            .flops_per_second
+            .map_or_else(String::new, |f| format!(", matrix multiply {:.0} GFLOP/s", f / 1e9));
         format!(
             "{}: memory {:.1} GB/s{flops}; f32, ChaCha12\n\n{}\n\
              of bandwidth: the time of a plain read-modify-write of the same bytes, over the step's; a ring makes several rows of one pass\n\
@@ -108,7 +125,10 @@ impl Report {
             done.push(form);
             let of = |device: &str| self.overheads.iter().find(|o| o.form == form && o.device == device);
             let cell = |(device, _): &(&str, &str)| {
-                of(device).map_or_else(|| "-".into(), |o| format!("{} ({})", percent(o.overhead), seconds(o.noise_seconds)))
+                of(device).map_or_else(
+                    || "-".into(),
+                    |o| format!("{} ({})", percent(o.overhead), seconds(o.noise_seconds)),
+                )
             };
             table.row([form.to_owned()].into_iter().chain(devices.iter().map(cell)));
         }
@@ -117,13 +137,18 @@ impl Report {
             own.map_or_else(|| "-".into(), |overhead| seconds(overhead.gradient_seconds))
         };
         table.row(["gradient".to_owned()].into_iter().chain(devices.iter().map(gradient)));
-        format!("{}\nnoise time over gradient time, and the noise of one step:\n\n{}", self.model.describe(), table.render(output))
+        format!(
+            "{}\nnoise time over gradient time, and the noise of one step:\n\n{}",
+            self.model.describe(),
+            table.render(output)
+        )
     }
 
     fn remark(&self, output: &Output<'_>) -> String {
         let mut headings = vec!["bands, batch, tokens".to_owned(), "operations only".to_owned()];
         if let Some(first) = self.remarks.first() {
-            headings.extend(first.with_memory.iter().map(|share| format!("{} ({})", share.device, share.source)));
+            headings
+                .extend(first.with_memory.iter().map(|share| format!("{} ({})", share.device, share.source)));
         }
         let mut table = Table::new(headings);
         for remark in &self.remarks {

@@ -45,7 +45,12 @@ pub fn forms() -> Result<Vec<(String, Kind, usize, Form)>> {
         Ok((format!("ring {bands}"), Kind::Ring, bands, form))
     };
     let regenerate = |rows: usize| -> Result<_> {
-        Ok((format!("regenerate {rows}"), Kind::Regenerate, rows, Form::regenerate(&series::binomial(0.5, rows))?))
+        Ok((
+            format!("regenerate {rows}"),
+            Kind::Regenerate,
+            rows,
+            Form::regenerate(&series::binomial(0.5, rows))?,
+        ))
     };
     // Decays and scales of the size that the optimiser gives for thousands of steps.
     let blt = Form::blt(&[0.29, 0.13, 0.06, 0.015], &[0.22, 0.71, 0.944, 0.9957])?;

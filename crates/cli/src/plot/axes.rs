@@ -40,7 +40,9 @@ impl Log {
         let every = ((last - first) / 8 + 1).max(1);
         let decades = last - first;
         let factors: &[f64] = if decades <= 2 { &[1.0, 2.0, 5.0] } else { &[1.0] };
-        let all = (first..=last).step_by(every as usize).flat_map(|power| factors.iter().map(move |f| f * 10_f64.powi(power)));
+        let all = (first..=last)
+            .step_by(every as usize)
+            .flat_map(|power| factors.iter().map(move |f| f * 10_f64.powi(power)));
         all.filter(|tick| (self.low * 0.999_999..=self.high * 1.000_001).contains(tick)).collect()
     }
 }
@@ -86,7 +88,10 @@ pub fn chart(pen: &mut dyn Pen, frame: Frame, titles: [&str; 3], series: &[Serie
         let height = legend_top + 20.0 * i as f64 + 6.0;
         let sample = [(inner.left, height), (inner.left + 44.0, height)];
         pen.line(&sample, series.stroke);
-        series.mark.into_iter().for_each(|mark| pen.mark((inner.left + 22.0, height), mark, series.stroke.colour));
+        series
+            .mark
+            .into_iter()
+            .for_each(|mark| pen.mark((inner.left + 22.0, height), mark, series.stroke.colour));
         pen.text((inner.left + 54.0, height), Align::Left, 12.0, BLACK, series.name);
         let points: Vec<_> = series
             .points
@@ -127,7 +132,11 @@ pub fn label(value: f64) -> String {
         size => {
             let digits = (2 - size.log10().floor() as i32).clamp(0, 5) as usize;
             let text = format!("{value:.digits$}");
-            if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+            if text.contains('.') {
+                text.trim_end_matches('0').trim_end_matches('.').to_owned()
+            } else {
+                text
+            }
         }
     };
     text.replace('-', "−")
@@ -149,7 +158,8 @@ mod tests {
 
     #[test]
     fn labels_are_short() {
-        let labels: Vec<String> = [1.0, 1000.0, 1e5, 1e-12, -0.25, 0.02, 20.0, 1.234, -1e-4].into_iter().map(label).collect();
+        let labels: Vec<String> =
+            [1.0, 1000.0, 1e5, 1e-12, -0.25, 0.02, 20.0, 1.234, -1e-4].into_iter().map(label).collect();
         assert_eq!(labels, ["1", "1000", "10⁵", "10⁻¹²", "−0.25", "0.02", "20", "1.23", "−10⁻⁴"]);
     }
 

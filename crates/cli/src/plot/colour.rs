@@ -34,7 +34,9 @@ mod tests {
 
     #[test]
     fn lightness_grows() {
-        let grey = |colour: Rgb| 0.299 * f64::from(colour.0) + 0.587 * f64::from(colour.1) + 0.114 * f64::from(colour.2);
+        let grey = |colour: Rgb| {
+            0.299 * f64::from(colour.0) + 0.587 * f64::from(colour.1) + 0.114 * f64::from(colour.2)
+        };
         let steps: Vec<f64> = (0..=64).map(|i| grey(map(f64::from(i) / 64.0))).collect();
         assert!(steps.windows(2).all(|pair| pair[1] > pair[0]), "{steps:?}");
         assert!(steps[64] - steps[0] > 180.0);

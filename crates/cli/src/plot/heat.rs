@@ -33,7 +33,8 @@ impl Scale {
 
     /// Between 0 and 1.
     fn place(&self, value: f64) -> f64 {
-        let size = ((value.abs() / self.smallest).max(1.0).ln() / (self.largest / self.smallest).ln()).min(1.0);
+        let size =
+            ((value.abs() / self.smallest).max(1.0).ln() / (self.largest / self.smallest).ln()).min(1.0);
         match self.signed {
             false => size,
             // Sizes from the smallest on keep clear of the grey of zero.
@@ -75,7 +76,10 @@ pub fn heat_map(pen: &mut dyn Pen, frame: Frame, title: &str, note: &str, matrix
         let mut c = 0;
         while c < columns {
             let colour = (row[c] != 0.0).then(|| colour::map(scale.place(row[c])));
-            let run = row[c..].iter().take_while(|v| (**v != 0.0).then(|| colour::map(scale.place(**v))) == colour).count();
+            let run = row[c..]
+                .iter()
+                .take_while(|v| (**v != 0.0).then(|| colour::map(scale.place(**v))) == colour)
+                .count();
             if let Some(colour) = colour {
                 let edge = |i: usize| inner.left + unit * i as f64;
                 let (above, below) = (inner.top + unit * r as f64, inner.top + unit * (r + 1) as f64);
@@ -89,8 +93,15 @@ pub fn heat_map(pen: &mut dyn Pen, frame: Frame, title: &str, note: &str, matrix
     pen.text((inner.left, inner.bottom + 13.0), Align::Left, 12.0, BLACK, "0");
     pen.text((inner.right, inner.bottom + 13.0), Align::Right, 12.0, BLACK, &end);
     pen.text((inner.left - 6.0, inner.top + 7.0), Align::Right, 12.0, BLACK, "0");
-    pen.text((inner.left - 6.0, inner.bottom - 7.0), Align::Right, 12.0, BLACK, &(matrix.rows - 1).to_string());
-    let bar = Frame { left: inner.right + 22.0, top: inner.top, right: inner.right + 40.0, bottom: inner.bottom };
+    pen.text(
+        (inner.left - 6.0, inner.bottom - 7.0),
+        Align::Right,
+        12.0,
+        BLACK,
+        &(matrix.rows - 1).to_string(),
+    );
+    let bar =
+        Frame { left: inner.right + 22.0, top: inner.top, right: inner.right + 40.0, bottom: inner.bottom };
     colour_bar(pen, bar, &scale);
 }
 
@@ -100,7 +111,10 @@ fn colour_bar(pen: &mut dyn Pen, bar: Frame, scale: &Scale) {
     for i in 0..steps {
         let place = |i: i32| bar.bottom - height * f64::from(i) / f64::from(steps);
         let colour = colour::map((f64::from(i) + 0.5) / f64::from(steps));
-        pen.fill(Frame { left: bar.left, top: place(i + 1).round(), right: bar.right, bottom: place(i).round() }, colour);
+        pen.fill(
+            Frame { left: bar.left, top: place(i + 1).round(), right: bar.right, bottom: place(i).round() },
+            colour,
+        );
     }
     outline(pen, bar, GREY);
     for tick in scale.ticks() {
@@ -142,7 +156,11 @@ mod tests {
 
     #[test]
     fn cells_show_the_largest_entry_with_its_sign() {
-        let matrix = Matrix { rows: 300, columns: 3, entry: Box::new(|r, c| if r == 299 && c == 1 { -7.0 } else { 1.0 }) };
+        let matrix = Matrix {
+            rows: 300,
+            columns: 3,
+            entry: Box::new(|r, c| if r == 299 && c == 1 { -7.0 } else { 1.0 }),
+        };
         let cells = pooled(&matrix);
         assert_eq!((cells.len(), cells[0].len()), (MAX_CELLS, 3));
         assert_eq!(cells[MAX_CELLS - 1], [1.0, -7.0, 1.0]);

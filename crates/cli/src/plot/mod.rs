@@ -131,7 +131,8 @@ impl<B: DrawingBackend> Pen for Canvas<'_, B> {
         match mark {
             Mark::Disc | Mark::Ring => {
                 let style = ShapeStyle { filled: mark == Mark::Disc, ..style };
-                let outcome = self.area.draw(&Circle::new(self.at((x, y)), (size * self.scale) as u32, style));
+                let outcome =
+                    self.area.draw(&Circle::new(self.at((x, y)), (size * self.scale) as u32, style));
                 self.keep(outcome);
             }
             Mark::Cross => {
@@ -147,7 +148,10 @@ impl<B: DrawingBackend> Pen for Canvas<'_, B> {
             Align::Centre => HPos::Center,
             Align::Right => HPos::Right,
         };
-        let style = (FAMILY, size * self.scale).into_font().color(&rgb(colour)).pos(Pos::new(horizontal, VPos::Center));
+        let style = (FAMILY, size * self.scale)
+            .into_font()
+            .color(&rgb(colour))
+            .pos(Pos::new(horizontal, VPos::Center));
         let outcome = self.area.draw(&Text::new(text.to_owned(), self.at(at), style));
         self.keep(outcome);
     }
@@ -186,7 +190,9 @@ fn dashes(points: &[(f64, f64)], on: f64, off: f64) -> Vec<Vec<(f64, f64)>> {
 
 /// Draws a picture of the given size and writes it; the file appears whole or not at all.
 pub fn draw(picture: &Picture, size: (u32, u32), paint: impl FnOnce(&mut dyn Pen)) -> Result<()> {
-    let refuse = |error: &dyn std::fmt::Display| Failure::input(format!("cannot draw {}: {error}", picture.path.display()));
+    let refuse = |error: &dyn std::fmt::Display| {
+        Failure::input(format!("cannot draw {}: {error}", picture.path.display()))
+    };
     register_font(FAMILY, FontStyle::Normal, FONT).map_err(|_| refuse(&"the embedded font is damaged"))?;
     let bytes = match picture.format {
         PictureFormat::Svg => {
@@ -203,7 +209,9 @@ pub fn draw(picture: &Picture, size: (u32, u32), paint: impl FnOnce(&mut dyn Pen
             encode(&pixels, size).map_err(|error| refuse(&error))?
         }
     };
-    write_file(&picture.path, |file| file.write_all(&bytes).map_err(|error| Failure::io("write", &picture.path, error)))
+    write_file(&picture.path, |file| {
+        file.write_all(&bytes).map_err(|error| Failure::io("write", &picture.path, error))
+    })
 }
 
 fn paint_on<B: DrawingBackend>(

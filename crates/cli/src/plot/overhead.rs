@@ -30,9 +30,15 @@ fn paint(pen: &mut dyn Pen, overheads: &Overheads<'_>, height: f64) {
         pen.mark((40.0, y), mark, colour);
         pen.text((56.0, y), Align::Left, 13.0, BLACK, device);
     }
-    let inner =
-        Frame { left: 190.0, top: 96.0 + 24.0 * overheads.devices.len() as f64, right: 860.0, bottom: height - 60.0 };
-    let scale = Log::over(overheads.forms.iter().flat_map(|(_, shares)| shares.iter().map(|share| 100.0 * share))).padded(1.5);
+    let inner = Frame {
+        left: 190.0,
+        top: 96.0 + 24.0 * overheads.devices.len() as f64,
+        right: 860.0,
+        bottom: height - 60.0,
+    };
+    let scale =
+        Log::over(overheads.forms.iter().flat_map(|(_, shares)| shares.iter().map(|share| 100.0 * share)))
+            .padded(1.5);
     let at = |share: f64| inner.left + scale.place(100.0 * share) * (inner.right - inner.left);
     let thin = Stroke { colour: PALE, width: 1.0, dash: None };
     for tick in scale.ticks() {

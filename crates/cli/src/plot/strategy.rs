@@ -42,7 +42,9 @@ pub fn draw(inspected: &Inspected, picture: &Picture) -> Result<()> {
         let dotted = Stroke { colour: BLACK, width: 1.5, dash: Some((2.0, 4.0)) };
         let coefficients = [
             Series { name: "C", points: thinned(&strategy_column), stroke: solid, mark: Some(Mark::Disc) },
-            Series { name: "C⁻¹", points: thinned(&noising_column), stroke: dashed, mark: Some(Mark::Cross) },
+            Series {
+                name: "C⁻¹", points: thinned(&noising_column), stroke: dashed, mark: Some(Mark::Cross)
+            },
         ];
         let titles = ["First columns", "row, from 1 on", "size of the entry (zeros left out)"];
         chart(pen, frame(0, 1), titles, &coefficients);
@@ -51,7 +53,7 @@ pub fn draw(inspected: &Inspected, picture: &Picture) -> Result<()> {
             Series { name: "this strategy", points: thinned(&loss), stroke: solid, mark: None },
             Series { name: "independent noise", points: thinned(&independent), stroke: dashed, mark: None },
             Series {
-                name: "no strategy has a smaller largest one",
+                name: "the largest one of any strategy is above this",
                 points: vec![(1.0, bound), (last, bound)],
                 stroke: dotted,
                 mark: None,
@@ -86,7 +88,11 @@ fn matrices(inspected: &Inspected) -> Result<Matrices<'static>> {
         false => None,
     };
     let shown = part.as_ref().unwrap_or(whole);
-    let extent = if shown.num_steps() < n { format!("first {} of {n} steps; ", shown.num_steps()) } else { String::new() };
+    let extent = if shown.num_steps() < n {
+        format!("first {} of {n} steps; ", shown.num_steps())
+    } else {
+        String::new()
+    };
     if let Strategy::Tree(estimator @ (Estimator::Plain | Estimator::Streaming)) = shown.strategy() {
         let note = format!("{extent}by node and step; white: zero");
         return tree_matrices(&Tree::new(*estimator, shown.num_steps())?, note);

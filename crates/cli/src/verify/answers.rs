@@ -5,7 +5,9 @@ use super::vectors::{self, Vector};
 use crate::failure::{Failure, Result};
 use corrnoise::backend::{Backend, Step, StepKernel};
 use corrnoise::chacha::ChaCha;
-use corrnoise::{Cpu, CpuGradients, CpuOptions, Element, Form, Isa, Plan, RunKey, Shard, gauss, noise, reference};
+use corrnoise::{
+    Cpu, CpuGradients, CpuOptions, Element, Form, Isa, Plan, RunKey, Shard, gauss, noise, reference,
+};
 use half::{bf16, f16};
 
 const ENGINES: [(Isa, &str); 2] = [(Isa::Scalar, "scalar engine"), (Isa::Auto, "fastest engine")];
@@ -47,7 +49,8 @@ pub fn keystream(_: bool) -> Result<Finding> {
             "keystream" => {
                 let nonce = vector.bytes("nonce")?.try_into().map_err(|_| vector.unknown())?;
                 let expected = vector.bytes("bytes")?;
-                let blocks = (0..expected.len() as u64 / 64).map(|block| cipher.block(u64::from_le_bytes(nonce), block));
+                let blocks = (0..expected.len() as u64 / 64)
+                    .map(|block| cipher.block(u64::from_le_bytes(nonce), block));
                 let bytes: Vec<u8> = blocks.flatten().flat_map(u32::to_le_bytes).collect();
                 tally.compare(&vector, "reference", &bytes, &expected);
             }
@@ -70,7 +73,8 @@ pub fn words_to_normals(_: bool) -> Result<Finding> {
                 (vec![sin, cos], [vector.words("sin")?, vector.words("cos")?].concat())
             }
             "pair" => {
-                let (first, second) = gauss::normals(gauss::radius(word("radius_word")?), word("angle_word")?);
+                let (first, second) =
+                    gauss::normals(gauss::radius(word("radius_word")?), word("angle_word")?);
                 (vec![first, second], vector.words("bits")?)
             }
             _ => return Err(vector.unknown()),
@@ -100,14 +104,16 @@ pub fn normals(_: bool) -> Result<Finding> {
         let (first, expected) = (vector.decimal("coord")?, vector.words("bits")?);
         let (row, coords) = (vector.row()?, first..first + expected.len() as u64);
         let cipher = ChaCha::new(&vector.key()?, vector.rounds()?);
-        let got: Vec<u32> = coords.clone().map(|coord| noise::normal(&cipher, row, coord).to_bits()).collect();
+        let got: Vec<u32> =
+            coords.clone().map(|coord| noise::normal(&cipher, row, coord).to_bits()).collect();
         tally.compare(&vector, "reference", &got, &expected);
         let plan = Plan::new(1, Form::independent(), 1.0)?.with_rounds(vector.rounds()?)?;
         let key = vector.key()?;
         // One key for all lives, so that any incarnation in the row's name is known.
         let keys: Vec<_> = (0..=row.incarnation()).map(|_| RunKey::from_bytes(key)).collect();
         for (isa, name) in ENGINES {
-            let step = Step { number: 0, scale: 1.0, kernel: StepKernel::Regenerate { terms: &[(row, 1.0)] } };
+            let step =
+                Step { number: 0, scale: 1.0, kernel: StepKernel::Regenerate { terms: &[(row, 1.0)] } };
             let got = added(&mut engine(isa, &keys, &plan, coords.clone())?, &step, expected.len())?;
             tally.compare(&vector, name, &got, &expected);
         }
@@ -147,7 +153,12 @@ pub fn forms(_: bool) -> Result<Finding> {
 }
 
 /// Adds one row to a gradient given as bits, and gives the bits back.
-fn add<E: Element>(vector: &Vector<'_>, isa: Isa, from_bits: fn(u32) -> E, to_bits: fn(&E) -> u32) -> Result<Vec<u32>> {
+fn add<E: Element>(
+    vector: &Vector<'_>,
+    isa: Isa,
+    from_bits: fn(u32) -> E,
+    to_bits: fn(&E) -> u32,
+) -> Result<Vec<u32>> {
     let mut gradient: Vec<E> = vector.words("before")?.into_iter().map(from_bits).collect();
     let plan = Plan::new(1, Form::independent(), 1.0)?.with_rounds(vector.rounds()?)?;
     let mut cpu = engine(isa, &[RunKey::from_bytes(vector.key()?)], &plan, 0..gradient.len() as u64)?;

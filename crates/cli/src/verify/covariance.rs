@@ -18,9 +18,15 @@ const FALSE_ALARM: f64 = 1e-6;
 fn cases() -> Result<Vec<(&'static str, Factorization)>> {
     let n = STEPS;
     let blt = corrnoise::planner::Blt::new(&[0.5, 0.125, 0.03125], &[0.25, 0.75, 0.96875])?;
-    let free = (0..n).map(|t| (0..=t.min(4)).map(|age| 1.25 / (1.0 + age as f64 + 0.1 * t as f64)).collect()).collect();
+    let free = (0..n)
+        .map(|t| (0..=t.min(4)).map(|age| 1.25 / (1.0 + age as f64 + 0.1 * t as f64)).collect())
+        .collect();
     let dense: Vec<Vec<f64>> = (0..n)
-        .map(|t| (0..n).map(|s| if s > t { 0.0 } else { 1.0 / (1.0 + (t - s) as f64) + 0.03 * s as f64 / n as f64 }).collect())
+        .map(|t| {
+            (0..n)
+                .map(|s| if s > t { 0.0 } else { 1.0 / (1.0 + (t - s) as f64) + 0.03 * s as f64 / n as f64 })
+                .collect()
+        })
         .collect();
     let make = |strategy| Factorization::new(strategy, n);
     Ok(vec![
@@ -138,7 +144,8 @@ mod tests {
             assert!(largest_error(factorization, STDDEV, 1 << 15).unwrap() < limit, "{name}");
             assert!(largest_error(factorization, 1.05 * STDDEV, 1 << 15).unwrap() > limit, "{name}");
         }
-        let [banded, inverse] = ["banded", "banded inverse"].map(|name| &cases.iter().find(|case| case.0 == name).unwrap().1);
+        let [banded, inverse] =
+            ["banded", "banded inverse"].map(|name| &cases.iter().find(|case| case.0 == name).unwrap().1);
         assert_ne!(noising_rows(banded).unwrap(), noising_rows(inverse).unwrap());
     }
 }

@@ -85,14 +85,23 @@ pub(crate) fn run(args: &VerifyArgs, output: &mut Output<'_>) -> Result<Outcome>
             Failure::Input(message) => Ok(Finding::new(false, message)),
             other => Err(other),
         })?;
-        let check = Check { name, verdict: finding.verdict, seconds: start.elapsed().as_secs_f64(), detail: finding.detail };
+        let check = Check {
+            name,
+            verdict: finding.verdict,
+            seconds: start.elapsed().as_secs_f64(),
+            detail: finding.detail,
+        };
         output.text(line(&check, output))?;
         checks.push(check);
     }
     drop(progress);
     let failed = checks.iter().filter(|check| check.verdict == Verdict::Failed).count();
     let skipped = checks.iter().filter(|check| check.verdict == Verdict::Skipped).count();
-    output.text(format!("\n{} checks: {} passed, {failed} failed, {skipped} skipped", checks.len(), checks.len() - failed - skipped))?;
+    output.text(format!(
+        "\n{} checks: {} passed, {failed} failed, {skipped} skipped",
+        checks.len(),
+        checks.len() - failed - skipped
+    ))?;
     output.json(&Report { passed: failed == 0, checks })?;
     Ok(if failed == 0 { Outcome::Passed } else { Outcome::Failed })
 }

@@ -25,7 +25,11 @@ struct Sums {
 
 impl Sums {
     fn of(values: &[f32]) -> Sums {
-        let mut sums = Sums { count: values.len() as f64, powers: [0.0; 8], histogram: vec![0; (2 * EDGE * BINS_PER_SIGMA) as usize] };
+        let mut sums = Sums {
+            count: values.len() as f64,
+            powers: [0.0; 8],
+            histogram: vec![0; (2 * EDGE * BINS_PER_SIGMA) as usize],
+        };
         for &value in values {
             let x = f64::from(value);
             let mut power = 1.0;
@@ -91,7 +95,8 @@ fn sample(quick: bool, factor: f32) -> Result<Sums> {
         values.iter_mut().for_each(|value| *value *= factor);
         let parts: Vec<Sums> = std::thread::scope(|scope| {
             let share = values.len().div_ceil(threads);
-            let parts: Vec<_> = values.chunks(share).map(|part| scope.spawn(move || Sums::of(part))).collect();
+            let parts: Vec<_> =
+                values.chunks(share).map(|part| scope.spawn(move || Sums::of(part))).collect();
             parts.into_iter().filter_map(|part| part.join().ok()).collect()
         });
         parts.iter().for_each(|part| sums.add(part));

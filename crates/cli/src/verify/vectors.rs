@@ -25,7 +25,9 @@ pub fn read<'a>((name, text): (&str, &'a str)) -> Result<Vec<Vector<'a>>> {
         let place = format!("{name}:{}", number + 1);
         let mut words = line.split(' ');
         let kind = words.next().unwrap_or_default();
-        let field = |word: &'a str| word.split_once('=').ok_or_else(|| Failure::input(format!("{place}: {word:?} is no field")));
+        let field = |word: &'a str| {
+            word.split_once('=').ok_or_else(|| Failure::input(format!("{place}: {word:?} is no field")))
+        };
         let fields = words.map(field).collect::<Result<Vec<_>>>()?;
         vectors.push(Vector { kind, place, fields });
     }
@@ -98,9 +100,12 @@ impl<'a> Vector<'a> {
             let bad = || self.bad("lives");
             let (first, key) = life.split_once(':').ok_or_else(bad)?;
             if number > 0 {
-                incarnations.begin(first.parse().map_err(|_| bad())?, [number as u8; Incarnations::NONCE_LEN])?;
+                incarnations
+                    .begin(first.parse().map_err(|_| bad())?, [number as u8; Incarnations::NONCE_LEN])?;
             }
-            keys.push(RunKey::from_bytes(bytes(key).and_then(|bytes| bytes.try_into().ok()).ok_or_else(bad)?));
+            keys.push(RunKey::from_bytes(
+                bytes(key).and_then(|bytes| bytes.try_into().ok()).ok_or_else(bad)?,
+            ));
         }
         Ok((incarnations, keys))
     }
