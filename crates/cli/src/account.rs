@@ -177,20 +177,14 @@ fn calibrate(sampling_prob: f64, steps: u64, budget: Budget) -> Result<f64> {
         high *= 1.3;
         below = excess(high)?;
     }
-    // Regula falsi in ln σ; the end that stays put counts half (Illinois), so that both ends close in.
-    let mut reached = below;
-    while reached < -TOLERANCE && high / low > 1.0 + 1e-9 {
-        let share = (above / (above - below)).clamp(0.02, 0.98);
-        // Aims a little to the safe side, where the search may stop.
-        let sigma = low * (high / low).powf(share) * (1.0 + 0.2 * TOLERANCE);
-        let sigma = if sigma < high { sigma } else { (low * high).sqrt() };
-        let value = excess(sigma)?;
-        if value > 0.0 {
-            (low, above, below) = (sigma, value, below / 2.0);
-        } else {
-            (high, below, above) = (sigma, value, above / 2.0);
-            reached = value;
-        }
+    // The secant of the last two points in ln σ, aimed into the tolerance; half-way where it leaves the bracket.
+    let (mut before, mut last) = ((low, above), (high, below));
+    while below < -TOLERANCE && high / low > 1.0 + 1e-9 {
+        let slope = (last.1 - before.1) / (last.0 / before.0).ln();
+        let secant = last.0 * ((-0.5 * TOLERANCE - last.1) / slope).exp();
+        let sigma = if secant > low && secant < high { secant } else { (low * high).sqrt() };
+        (before, last) = (last, (sigma, excess(sigma)?));
+        if last.1 > 0.0 { low = sigma } else { (high, below) = last }
     }
     Ok(high)
 }
