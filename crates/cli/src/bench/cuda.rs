@@ -37,7 +37,7 @@ pub fn measure(args: &BenchArgs) -> Result<Machine> {
         let rows = if kind == Kind::Regenerate { bands } else { 1 };
         // A GPU has ten times the bandwidth: ten times the parameters.
         let params = 10 * throughput::size(&form, rows, args.quick);
-        let seconds = noise_seconds(&stream, &form, params, timed)?;
+        let seconds = noise_seconds(&stream, &form, bands, params, timed)?;
         let bytes_per_param = Traffic::new(&form, 1).bytes();
         let rate = bytes_per_param as f64 * params as f64 / seconds;
         forms.push(Measured {
@@ -58,10 +58,20 @@ pub fn measure(args: &BenchArgs) -> Result<Machine> {
     Ok(Machine { device: name, threads: 0, flops_per_second, bytes_per_second, forms })
 }
 
-fn noise_seconds(stream: &Arc<CudaStream>, form: &Form, params: u64, timed: usize) -> Result<f64> {
-    let plan = Plan::new((WARM_UP + timed) as u64, form.clone(), 0.5)?;
+fn noise_seconds(
+    stream: &Arc<CudaStream>,
+    form: &Form,
+    bands: usize,
+    params: u64,
+    timed: usize,
+) -> Result<f64> {
+    let plan = Plan::new((bands + WARM_UP + timed) as u64, form.clone(), 0.5)?;
     let mut noise = Mechanism::cuda(&plan, Key::from_os()?, Shard::whole(params)?, stream)?;
     let mut gradient = stream.alloc_zeros::<f32>(params as usize).map_err(failed)?;
+    // A step has all its rows only after as many as there are bands.
+    for _ in 0..bands {
+        noise.add_to(&mut gradient)?;
+    }
     median(stream, timed, || Ok(noise.add_to(&mut gradient)?))
 }
 

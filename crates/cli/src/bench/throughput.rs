@@ -81,7 +81,7 @@ pub fn measure(steps: usize, quick: bool) -> Result<Vec<Measured>> {
     let mut list = Vec::new();
     for (i, (name, kind, bands, form)) in forms.into_iter().enumerate() {
         let params = size(&form, if kind == Kind::Regenerate { bands } else { 1 }, quick);
-        let seconds = noise_seconds(&form, params, steps)?;
+        let seconds = noise_seconds(&form, bands, params, steps)?;
         let mut traffic = Traffic::new(&form, params as usize);
         traffic.step(threads);
         let bound = median(steps, || {
@@ -105,12 +105,12 @@ pub fn measure(steps: usize, quick: bool) -> Result<Vec<Measured>> {
     Ok(list)
 }
 
-fn noise_seconds(form: &Form, params: u64, steps: usize) -> Result<f64> {
-    let warm_up = form.num_slots() + 2;
+fn noise_seconds(form: &Form, bands: usize, params: u64, steps: usize) -> Result<f64> {
+    // A step has all its rows only after as many as there are bands.
+    let warm_up = bands + 2;
     let plan = Plan::new((warm_up + steps) as u64, form.clone(), 0.01)?;
     let mut noise = Mechanism::cpu(&plan, Key::from_os()?, Shard::whole(params)?)?;
     let mut gradient = vec![0.0_f32; params as usize];
-    // A ring is full only after as many steps as it has bands.
     for _ in 0..warm_up {
         noise.add_to(&mut gradient)?;
     }

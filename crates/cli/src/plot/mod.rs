@@ -80,6 +80,8 @@ pub trait Pen {
 struct Canvas<'a, B: DrawingBackend> {
     area: &'a DrawingArea<B, Shift>,
     scale: f64,
+    /// How much lower, in font sizes, a text must be drawn for its middle to be in the middle: bitmaps count the whole line.
+    sink: f64,
     failed: Option<String>,
 }
 
@@ -97,6 +99,12 @@ impl<B: DrawingBackend> Canvas<'_, B> {
     fn style(&self, colour: Rgb, width: f64) -> ShapeStyle {
         let width = (width * self.scale).round().max(1.0) as u32;
         ShapeStyle { color: rgb(colour).to_rgba(), filled: false, stroke_width: width }
+    }
+
+    fn disc(&mut self, at: (f64, f64), radius: f64, colour: Rgb) {
+        let style = ShapeStyle { filled: true, ..self.style(colour, 1.0) };
+        let outcome = self.area.draw(&Circle::new(self.at(at), (radius * self.scale) as u32, style));
+        self.keep(outcome);
     }
 
     fn path(&mut self, points: &[(f64, f64)], style: ShapeStyle) {
@@ -129,11 +137,10 @@ impl<B: DrawingBackend> Pen for Canvas<'_, B> {
         let size = 4.0;
         let style = self.style(colour, 1.5);
         match mark {
-            Mark::Disc | Mark::Ring => {
-                let style = ShapeStyle { filled: mark == Mark::Disc, ..style };
-                let outcome =
-                    self.area.draw(&Circle::new(self.at((x, y)), (size * self.scale) as u32, style));
-                self.keep(outcome);
+            Mark::Disc => self.disc((x, y), size, colour),
+            Mark::Ring => {
+                self.disc((x, y), size, colour);
+                self.disc((x, y), 0.6 * size, Rgb(0xff, 0xff, 0xff));
             }
             Mark::Cross => {
                 self.path(&[(x - size, y - size), (x + size, y + size)], style);
@@ -152,7 +159,8 @@ impl<B: DrawingBackend> Pen for Canvas<'_, B> {
             .into_font()
             .color(&rgb(colour))
             .pos(Pos::new(horizontal, VPos::Center));
-        let outcome = self.area.draw(&Text::new(text.to_owned(), self.at(at), style));
+        let outcome =
+            self.area.draw(&Text::new(text.to_owned(), self.at((at.0, at.1 + self.sink * size)), style));
         self.keep(outcome);
     }
 }
@@ -198,14 +206,14 @@ pub fn draw(picture: &Picture, size: (u32, u32), paint: impl FnOnce(&mut dyn Pen
         PictureFormat::Svg => {
             let mut text = String::new();
             let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
-            paint_on(area, 1.0, paint).map_err(|error| refuse(&error))?;
+            paint_on(area, (1.0, 0.0), paint).map_err(|error| refuse(&error))?;
             text.into_bytes()
         }
         PictureFormat::Png => {
             let size = (size.0 * PNG_SCALE, size.1 * PNG_SCALE);
             let mut pixels = vec![0; 3 * size.0 as usize * size.1 as usize];
             let area = BitMapBackend::with_buffer(&mut pixels, size).into_drawing_area();
-            paint_on(area, f64::from(PNG_SCALE), paint).map_err(|error| refuse(&error))?;
+            paint_on(area, (f64::from(PNG_SCALE), 0.17), paint).map_err(|error| refuse(&error))?;
             encode(&pixels, size).map_err(|error| refuse(&error))?
         }
     };
@@ -216,11 +224,11 @@ pub fn draw(picture: &Picture, size: (u32, u32), paint: impl FnOnce(&mut dyn Pen
 
 fn paint_on<B: DrawingBackend>(
     area: DrawingArea<B, Shift>,
-    scale: f64,
+    (scale, sink): (f64, f64),
     paint: impl FnOnce(&mut dyn Pen),
 ) -> std::result::Result<(), String> {
     area.fill(&RGBColor(255, 255, 255)).map_err(|error| error.to_string())?;
-    let mut canvas = Canvas { area: &area, scale, failed: None };
+    let mut canvas = Canvas { area: &area, scale, sink, failed: None };
     paint(&mut canvas);
     let failed = canvas.failed.take();
     area.present().map_err(|error| error.to_string())?;

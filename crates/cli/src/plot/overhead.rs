@@ -17,7 +17,7 @@ pub struct Overheads<'a> {
 
 /// Draws the picture.
 pub fn draw(overheads: &Overheads<'_>, picture: &Picture) -> Result<()> {
-    let height = 190.0 + 34.0 * overheads.forms.len() as f64 + 24.0 * overheads.devices.len() as f64;
+    let height = 160.0 + 34.0 * overheads.forms.len() as f64 + 24.0 * overheads.devices.len() as f64;
     draw_picture(picture, (900, height as u32), |pen| paint(pen, overheads, height))
 }
 
