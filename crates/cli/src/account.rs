@@ -1,0 +1,214 @@
+//! `account`: from any of μ, σ, ρ, (ε, δ) to the others.
+
+use crate::args::AccountArgs;
+use crate::failure::{Failure, Outcome, Result};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::table::{Table, short};
+use corrnoise::planner::account::{self, Budget, Subsampled};
+use serde::Serialize;
+
+/// The keys of `account --json`; what does not follow from the question is null.
+#[derive(Serialize)]
+struct Report {
+    gdp_mu: Option<f64>,
+    noise_multiplier: Option<f64>,
+    zcdp_rho: Option<f64>,
+    epsilon: Option<f64>,
+    delta: Option<f64>,
+    method: &'static str,
+}
+
+const GAUSSIAN: &str = "Gaussian mechanism, exact";
+const SUBSAMPLED: &str = "Poisson-subsampled Gaussian mechanism, privacy loss distribution, an upper bound (add or remove one unit)";
+
+pub(crate) fn run(args: &AccountArgs, output: &mut Output<'_>) -> Result<Outcome> {
+    let report = match (args.sampling_prob, args.steps) {
+        (Some(sampling_prob), Some(steps)) => subsampled(args, sampling_prob, steps)?,
+        _ => gaussian(args)?,
+    };
+    output.text(text(&report, output)?)?;
+    output.json(&report)?;
+    Ok(Outcome::Passed)
+}
+
+fn gaussian(args: &AccountArgs) -> Result<Report> {
+    let given = [args.mu, args.noise_multiplier, args.rho].iter().any(Option::is_some);
+    let (gdp_mu, epsilon, delta) = match (given, args.epsilon, args.delta) {
+        (false, Some(epsilon), Some(delta)) => {
+            let budget = budget(epsilon, delta)?;
+            (account::gdp_mu_of_budget(budget)?, Some(epsilon), Some(delta))
+        }
+        (false, _, _) => {
+            return Err(Failure::input(
+                "nothing to convert: expected one of --mu, --noise-multiplier, --rho, or both --epsilon and --delta",
+            ));
+        }
+        (true, Some(epsilon), Some(delta)) => {
+            return Err(Failure::input(format!(
+                "epsilon {epsilon} and delta {delta} beside another number say too much: leave out one of the three"
+            )));
+        }
+        (true, Some(epsilon), None) => {
+            let mu = mu(args)?;
+            (mu, Some(epsilon), Some(account::delta_of_epsilon(mu, epsilon)?))
+        }
+        (true, None, Some(delta)) => {
+            let mu = mu(args)?;
+            (mu, Some(account::epsilon_of_delta(mu, delta)?), Some(delta))
+        }
+        (true, None, None) => (mu(args)?, None, None),
+    };
+    Ok(Report {
+        gdp_mu: Some(gdp_mu),
+        // Without any privacy loss there is no finite σ.
+        noise_multiplier: args
+            .noise_multiplier
+            .or_else(|| Some(1.0 / gdp_mu).filter(|sigma| sigma.is_finite())),
+        zcdp_rho: Some(args.rho.unwrap_or_else(|| account::zcdp_rho_of_gdp(gdp_mu))),
+        epsilon,
+        delta,
+        method: GAUSSIAN,
+    })
+}
+
+/// μ from whichever of the three was given.
+fn mu(args: &AccountArgs) -> Result<f64> {
+    match (args.mu, args.noise_multiplier, args.rho) {
+        (Some(mu), _, _) if mu > 0.0 => Ok(mu),
+        (Some(mu), _, _) => Err(Failure::value("mu", mu, "positive")),
+        (_, Some(sigma), _) if sigma > 0.0 => Ok(1.0 / sigma),
+        (_, Some(sigma), _) => {
+            Err(Failure::value("noise multiplier", sigma, "positive: without noise there is no privacy"))
+        }
+        (_, _, Some(rho)) if rho > 0.0 => Ok(account::gdp_mu_of_zcdp(rho)?),
+        (_, _, Some(rho)) => Err(Failure::value("rho", rho, "positive")),
+        _ => Err(Failure::input("one of --mu, --noise-multiplier and --rho is needed")),
+    }
+}
+
+/// A budget to calibrate for. ε = 0 is a guarantee that one may ask the δ of, but no target for noise.
+fn budget(epsilon: f64, delta: f64) -> Result<Budget> {
+    if epsilon <= 0.0 {
+        return Err(Failure::value(
+            "epsilon",
+            epsilon,
+            "positive; for the δ at ε = 0 give --mu or --noise-multiplier beside it",
+        ));
+    }
+    Ok(Budget::new(epsilon, delta)?)
+}
+
+fn subsampled(args: &AccountArgs, sampling_prob: f64, steps: u64) -> Result<Report> {
+    if let Some((name, value)) =
+        [("--mu", args.mu), ("--rho", args.rho)].into_iter().find_map(|(n, v)| Some((n, v?)))
+    {
+        return Err(Failure::input(format!(
+            "{name} {value} does not describe a subsampled mechanism: give --noise-multiplier"
+        )));
+    }
+    let mechanism = |sigma: f64| Ok::<_, Failure>(Subsampled::new(sigma, sampling_prob, steps)?);
+    let (sigma, epsilon, delta) = match (args.noise_multiplier, args.epsilon, args.delta) {
+        (Some(sigma), None, Some(delta)) => {
+            let epsilon = mechanism(sigma)?.epsilon(delta)?;
+            if !epsilon.is_finite() {
+                return Err(Failure::value(
+                    "delta",
+                    format!("{delta:e}"),
+                    "one that this analysis resolves: at least about 1e-13, more for more steps",
+                ));
+            }
+            (sigma, epsilon, delta)
+        }
+        (Some(sigma), Some(epsilon), None) => (sigma, epsilon, mechanism(sigma)?.delta(epsilon)?),
+        (None, Some(epsilon), Some(delta)) => {
+            mechanism(1.0)?;
+            (calibrate(sampling_prob, steps, budget(epsilon, delta)?)?, epsilon, delta)
+        }
+        _ => {
+            return Err(Failure::input(
+                "with --sampling-prob, two of --noise-multiplier, --epsilon and --delta are needed; the third is the answer",
+            ));
+        }
+    };
+    Ok(Report {
+        gdp_mu: None,
+        noise_multiplier: Some(sigma),
+        zcdp_rho: None,
+        epsilon: Some(epsilon),
+        delta: Some(delta),
+        method: SUBSAMPLED,
+    })
+}
+
+/// The smallest noise multiplier that meets a budget, from above: its ε is at most a hundred-thousandth smaller than asked for.
+fn calibrate(sampling_prob: f64, steps: u64, budget: Budget) -> Result<f64> {
+    const TOLERANCE: f64 = 1e-5;
+    const MOST_TRIES: u64 = 60;
+    let mut progress = Progress::new(12, "calibrating");
+    let mut tries = 0;
+    // ln ε against its target: falls with the noise. Of (almost) no noise ε is infinite, of much it is 0.
+    let mut excess = |sigma: f64| -> Result<f64> {
+        tries += 1;
+        progress.set(tries);
+        if tries > MOST_TRIES || !(1e-3..1e12).contains(&sigma) {
+            let budget = format!("epsilon {:e}, delta {:e}", budget.epsilon, budget.delta);
+            return Err(Failure::value(
+                "budget",
+                budget,
+                "one that this analysis resolves, with delta at least about 1e-13",
+            ));
+        }
+        let epsilon = Subsampled::new(sigma, sampling_prob, steps)?.epsilon(budget.delta)?;
+        Ok((epsilon / budget.epsilon).ln().clamp(-50.0, 50.0))
+    };
+    // By the central limit μ = p·√(N(exp(1/σ²) − 1)): a guess that is a few percent off.
+    let mu = account::gdp_mu_of_budget(budget)? / sampling_prob;
+    let guess = (mu * mu / steps as f64).ln_1p().recip().sqrt();
+    let (mut low, mut high) = (guess / 1.05, guess * 1.05);
+    let (mut above, mut below) = (excess(low)?, excess(high)?);
+    while above < 0.0 {
+        (high, below) = (low, above);
+        low /= 1.3;
+        above = excess(low)?;
+    }
+    while below > 0.0 {
+        (low, above) = (high, below);
+        high *= 1.3;
+        below = excess(high)?;
+    }
+    // The secant of the last two points in ln σ, aimed into the tolerance; half-way where it leaves the bracket.
+    let (mut before, mut last) = ((low, above), (high, below));
+    while below < -TOLERANCE && high / low > 1.0 + 1e-9 {
+        let slope = (last.1 - before.1) / (last.0 / before.0).ln();
+        let secant = last.0 * ((-0.5 * TOLERANCE - last.1) / slope).exp();
+        let sigma = if secant > low && secant < high { secant } else { (low * high).sqrt() };
+        (before, last) = (last, (sigma, excess(sigma)?));
+        if last.1 > 0.0 { low = sigma } else { (high, below) = last }
+    }
+    Ok(high)
+}
+
+fn text(report: &Report, output: &Output<'_>) -> Result<String> {
+    let mut table = Table::new(["", "value"]);
+    let number = |value: Option<f64>| value.map_or_else(|| "-".into(), short);
+    let rows = [
+        ("μ (GDP)", report.gdp_mu),
+        ("σ (noise multiplier)", report.noise_multiplier),
+        ("ρ (zCDP)", report.zcdp_rho),
+        ("ε", report.epsilon),
+        ("δ", report.delta),
+    ];
+    for (name, value) in rows.into_iter().filter(|(_, value)| value.is_some()) {
+        table.row([name.to_owned(), number(value)]);
+    }
+    let mut text = format!("{}\n\n{}", report.method, table.render(output));
+    if let (Some(mu), None) = (report.gdp_mu, report.epsilon) {
+        let mut budgets = Table::new(["δ", "ε"]);
+        for delta in [1e-5, 1e-6, 1e-8, 1e-10] {
+            budgets.row([format!("{delta:e}"), short(account::epsilon_of_delta(mu, delta)?)]);
+        }
+        text = format!("{text}\n{}", budgets.render(output));
+    }
+    Ok(text)
+}

@@ -1,0 +1,82 @@
+//! What ends a command early: one line for people, and never a panic.
+
+use clap::error::ErrorKind;
+use std::path::Path;
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// As it should.
+    Passed,
+    /// A check failed.
+    Failed,
+}
+
+/// Why a command did not run to its end.
+#[derive(Debug)]
+pub enum Failure {
+    /// Bad input, or a machine that refused: one line that names the value, what was expected and what to do.
+    Input(String),
+    /// Whoever read the output has had enough, as `head` does.
+    ClosedPipe,
+}
+
+/// Result of a command.
+pub type Result<T> = std::result::Result<T, Failure>;
+
+impl Failure {
+    /// One line, whatever the text holds.
+    pub fn input(message: impl AsRef<str>) -> Failure {
+        Failure::Input(message.as_ref().split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+
+    /// A value outside its domain.
+    pub fn value(name: &str, value: impl std::fmt::Display, expected: impl std::fmt::Display) -> Failure {
+        Failure::input(format!("{name} is {value}: expected {expected}"))
+    }
+
+    /// A file that could not be read or written.
+    pub fn io(action: &str, path: &Path, error: std::io::Error) -> Failure {
+        Failure::input(format!("cannot {action} {}: {error}", path.display()))
+    }
+
+    /// Standard output that could not be written to.
+    pub fn stdout(error: std::io::Error) -> Failure {
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
+            _ => Failure::input(format!("cannot write to standard output: {error}")),
+        }
+    }
+
+    /// A command line that clap refused: its message without the usage, on one line.
+    pub(crate) fn usage(error: &clap::Error) -> Failure {
+        if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+            return Failure::input("no subcommand: expected one of those that 'corrnoise --help' lists");
+        }
+        let text = error.render().to_string();
+        let is_end = |line: &&str| line.starts_with("Usage:") || line.starts_with("For more information");
+        let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !is_end(line)).collect();
+        let message = lines.join(" ");
+        Failure::input(format!("{}; see --help", message.trim().trim_start_matches("error: ")))
+    }
+}
+
+impl From<corrnoise::Error> for Failure {
+    fn from(error: corrnoise::Error) -> Failure {
+        Failure::input(error.to_string())
+    }
+}
+
+impl From<corrnoise::planner::Error> for Failure {
+    fn from(error: corrnoise::planner::Error) -> Failure {
+        Failure::input(error.to_string())
+    }
+}
+
+/// What to do about a build without the CUDA engine.
+#[cfg(not(feature = "cuda"))]
+pub(crate) fn without_cuda(what: &str) -> Failure {
+    Failure::input(format!(
+        "{what}: this corrnoise was built without the CUDA engine; build it with `cargo build --release -p corrnoise-cli --features cuda`"
+    ))
+}

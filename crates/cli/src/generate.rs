@@ -1,0 +1,206 @@
+//! `generate`: rows of a plan's noise as a `.npy` file.
+//!
+//! Rows come from a backend, not from a mechanism: a mechanism makes each step once and in order, which is what training needs, but looking
+//! at step 10⁶ of a form without state should not take 10⁶ steps.
+
+use crate::args::GenerateArgs;
+use crate::failure::{Failure, Outcome, Result};
+use crate::npy;
+use crate::output::{Output, write_file};
+use crate::parse::Backend;
+use crate::progress::Progress;
+use corrnoise::backend::{Backend as _, Step, StepKernel};
+use corrnoise::form::Kernel;
+use corrnoise::{
+    Cpu, CpuGradients, CpuOptions, Family, Form, Incarnations, Isa, Key, Plan, Row, RunKey, Shard,
+};
+use serde::Serialize;
+use std::path::Path;
+
+/// The keys of `generate --json`.
+#[derive(Serialize)]
+struct Report {
+    out: String,
+    dtype: &'static str,
+    shape: [u64; 2],
+    steps: [u64; 2],
+    coords: [u64; 2],
+    iid: bool,
+    backend: String,
+    plan_fingerprint: String,
+    key_commitment: String,
+}
+
+/// Adds a step's row to a gradient that is zero.
+type MakeRow<'a> = Box<dyn FnMut(&Step<'_>, &mut [f32]) -> Result<()> + 'a>;
+
+pub(crate) fn run(args: &GenerateArgs, output: &mut Output<'_>) -> Result<Outcome> {
+    let plan = load_plan(&args.plan)?;
+    check_ranges(args, &plan)?;
+    let key = key(args)?;
+    let run_key = key.run_key(plan.fingerprint());
+    let shard = Shard::whole(args.dim.unwrap_or(args.coords.end))?.within(args.coords.clone())?;
+    let commitment = run_key.commitment().to_string();
+    // Rows of Z alone are those of independent noise, under the plan's own key.
+    let runs = if args.iid {
+        Plan::new(plan.num_steps(), Form::independent(), 1.0)?.with_rounds(plan.rounds())?
+    } else {
+        plan.clone()
+    };
+    let (mut make_row, backend) = backend(args.backend, &runs, run_key, &shard)?;
+    write_file(&args.out, |out| {
+        let fail = |error| Failure::io("write", &args.out, error);
+        let mut row = row_buffer(shard.num_coords())?;
+        npy::write_header(out, args.steps.end - args.steps.start, shard.num_coords()).map_err(fail)?;
+        let first = first_step(&runs, args.steps.start);
+        let mut progress = Progress::new(args.steps.end - first, "steps");
+        for step in first..args.steps.end {
+            row.fill(0.0);
+            one_row(&runs, step, args.iid, &mut make_row, &mut row)?;
+            if args.steps.contains(&step) {
+                npy::write_row(out, &row).map_err(fail)?;
+            }
+            progress.set(step + 1 - first);
+        }
+        Ok(())
+    })?;
+    let report = Report {
+        out: args.out.display().to_string(),
+        dtype: "<f4",
+        shape: [args.steps.end - args.steps.start, shard.num_coords()],
+        steps: [args.steps.start, args.steps.end],
+        coords: [args.coords.start, args.coords.end],
+        iid: args.iid,
+        backend,
+        plan_fingerprint: plan.fingerprint().to_string(),
+        key_commitment: commitment,
+    };
+    output.text(format!(
+        "{}: {} × {} f32, {} of steps {:?}, coordinates {:?}; {}",
+        report.out,
+        report.shape[0],
+        report.shape[1],
+        if args.iid { "rows of Z" } else { "noise" },
+        args.steps,
+        args.coords,
+        report.backend
+    ))?;
+    if args.key_hex.is_none() && args.key_file.is_none() {
+        output.note("the key was drawn afresh and is not kept: nothing makes these rows again");
+    }
+    output.json(&report)?;
+    Ok(Outcome::Passed)
+}
+
+/// Reads a plan, with advice where it cannot be used.
+pub(crate) fn load_plan(path: &Path) -> Result<Plan> {
+    Plan::load(path).map_err(|error| match error {
+        corrnoise::Error::Plan(reason) => Failure::input(format!(
+            "plan {} refused: {reason}; expected a file that was written by a planner and not changed since",
+            path.display()
+        )),
+        other => Failure::input(format!("{other}; expected the path of a plan")),
+    })
+}
+
+fn check_ranges(args: &GenerateArgs, plan: &Plan) -> Result<()> {
+    let show = |range: &std::ops::Range<u64>| format!("{}..{}", range.start, range.end);
+    if args.steps.end > plan.num_steps() {
+        return Err(Failure::value(
+            "steps",
+            show(&args.steps),
+            format!("within 0..{}, the plan's steps", plan.num_steps()),
+        ));
+    }
+    if let Some(dim) = args.dim.filter(|dim| args.coords.end > *dim) {
+        return Err(Failure::value(
+            "coords",
+            show(&args.coords),
+            format!("within 0..{dim}, the model's parameters"),
+        ));
+    }
+    if args.iid && matches!(plan.form().kernel(), Kernel::Regenerate(rows) if rows.listed_terms(0).is_some())
+    {
+        return Err(Failure::input(
+            "--iid is for plans whose Z has a row per step, and this plan's rows belong to nodes of a tree: leave it out",
+        ));
+    }
+    Ok(())
+}
+
+fn key(args: &GenerateArgs) -> Result<Key> {
+    Ok(match (&args.key_hex, &args.key_file) {
+        (Some(hex), _) => Key::from_hex(hex, args.run_id.as_str())?,
+        (None, Some(path)) => Key::from_file(path, args.run_id.as_str())?,
+        (None, None) => Key::from_os()?,
+    })
+}
+
+/// One row of the shard, or an error instead of an abort.
+fn row_buffer(len: u64) -> Result<Vec<f32>> {
+    let refuse = || {
+        Failure::value(
+            "coords",
+            format!("{len} coordinates"),
+            "a row that fits into memory; take fewer at a time",
+        )
+    };
+    let len = usize::try_from(len).map_err(|_| refuse())?;
+    let mut row = Vec::new();
+    row.try_reserve_exact(len).map_err(|_| refuse())?;
+    row.resize(len, 0.0);
+    Ok(row)
+}
+
+/// The last step before `step` whose state is known: that after a restart, or any where there is none.
+fn first_step(plan: &Plan, step: u64) -> u64 {
+    match plan.form().kernel() {
+        Kernel::Regenerate(_) => step,
+        Kernel::Blt(blt) if blt.scale().is_empty() => step,
+        _ => step - plan.form().age(step),
+    }
+}
+
+fn one_row(plan: &Plan, step: u64, iid: bool, make_row: &mut MakeRow<'_>, row: &mut [f32]) -> Result<()> {
+    if iid {
+        let z = Row::new(Family::Step, 0, step)?;
+        let kernel = StepKernel::Blt { row: z, scale: &[], decay: &[], fresh: true };
+        return make_row(&Step { number: step, scale: 1.0, kernel }, row);
+    }
+    let mut terms = Vec::new();
+    make_row(&Step::lower(plan, step, &Incarnations::first(), &mut terms)?, row)
+}
+
+fn backend<'a>(choice: Backend, plan: &Plan, key: RunKey, shard: &Shard) -> Result<(MakeRow<'a>, String)> {
+    let options = match choice {
+        Backend::Cpu => CpuOptions::default(),
+        Backend::Scalar => CpuOptions { threads: 1, isa: Isa::Scalar, ..CpuOptions::default() },
+        Backend::Cuda => return cuda(plan, key, shard),
+    };
+    let mut cpu = Cpu::new(plan, &[key], shard, options)?;
+    let name = cpu.describe();
+    let make = move |step: &Step<'_>, row: &mut [f32]| Ok(cpu.step(step, CpuGradients::F32(&mut [row]))?);
+    Ok((Box::new(make), name))
+}
+
+#[cfg(feature = "cuda")]
+fn cuda<'a>(plan: &Plan, key: RunKey, shard: &Shard) -> Result<(MakeRow<'a>, String)> {
+    use corrnoise::cuda::{Cuda, DeviceGradient, stream};
+    let stream = stream(0)?;
+    let mut device = Cuda::new(plan, &[key], shard, &stream)?;
+    let name = device.describe();
+    let failed = |error| Failure::input(format!("CUDA device failed: {error}"));
+    let mut gradient = stream.alloc_zeros::<f32>(shard.num_coords() as usize).map_err(failed)?;
+    let make = move |step: &Step<'_>, row: &mut [f32]| {
+        stream.memset_zeros(&mut gradient).map_err(failed)?;
+        device.step(step, &[DeviceGradient::from_slice(&mut gradient, &stream)])?;
+        stream.memcpy_dtoh(&gradient, row).map_err(failed)?;
+        stream.synchronize().map_err(failed)
+    };
+    Ok((Box::new(make), name))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda<'a>(_: &Plan, _: RunKey, _: &Shard) -> Result<(MakeRow<'a>, String)> {
+    Err(crate::failure::without_cuda("--backend cuda"))
+}

@@ -1,0 +1,80 @@
+//! The command line of corrnoise, as a library: `corrnoise` the binary is one call of [`main`].
+//!
+//! Every subcommand is a function from its arguments to a [`Outcome`], and writes to an [`Output`] that prints people's text or JSON.
+//! Exit codes: 0, 1 if a check failed, 2 for bad input: one line on stderr, and no file left half-written.
+
+mod account;
+mod args;
+mod bench;
+mod completions;
+mod failure;
+mod generate;
+mod inspect;
+mod npy;
+mod output;
+mod parse;
+mod plot;
+mod progress;
+mod reference;
+mod strategies;
+mod table;
+mod verify;
+
+pub use args::Cli;
+pub use bench::remark;
+pub use failure::{Failure, Outcome, Result};
+pub use reference::markdown;
+
+use args::Command;
+use clap::Parser;
+use output::Output;
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+/// Runs the process's own command line.
+pub fn main() -> ExitCode {
+    let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let mut stdout = std::io::stdout().lock();
+    ExitCode::from(run(std::env::args_os(), &mut stdout, &mut std::io::stderr(), colour))
+}
+
+/// Runs a command line, and says with which code to exit.
+pub fn run(
+    arguments: impl IntoIterator<Item = OsString>,
+    stdout: &mut dyn Write,
+    stderr: &mut dyn Write,
+    colour: bool,
+) -> u8 {
+    let outcome = match Cli::try_parse_from(arguments) {
+        Ok(cli) => {
+            let mut output = Output::new(stdout, stderr, cli.json, colour && !cli.json);
+            dispatch(cli.command, &mut output).and_then(|outcome| {
+                output.flush()?;
+                Ok(outcome)
+            })
+        }
+        Err(error) if error.use_stderr() => Err(Failure::usage(&error)),
+        Err(help) => write!(stdout, "{help}").map_err(Failure::stdout).map(|()| Outcome::Passed),
+    };
+    match outcome {
+        Ok(Outcome::Passed) | Err(Failure::ClosedPipe) => 0,
+        Ok(Outcome::Failed) => 1,
+        Err(Failure::Input(message)) => {
+            // Nothing better can be done about a stderr that is closed.
+            let _ = writeln!(stderr, "corrnoise: {message}");
+            2
+        }
+    }
+}
+
+fn dispatch(command: Command, output: &mut Output<'_>) -> Result<Outcome> {
+    match command {
+        Command::Inspect(args) => inspect::run(&args, output),
+        Command::Account(args) => account::run(&args, output),
+        Command::Generate(args) => generate::run(&args, output),
+        Command::Bench(args) => bench::run(&args, output),
+        Command::Verify(args) => verify::run(&args, output),
+        Command::Completions(args) => completions::run(&args, output),
+    }
+}

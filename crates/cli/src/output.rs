@@ -1,0 +1,96 @@
+//! Where a command's answer goes: text or JSON to stdout, files whole or not at all.
+
+use crate::failure::{Failure, Result};
+use serde::Serialize;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+/// Standard output, and what it should hold.
+pub struct Output<'a> {
+    stdout: &'a mut dyn Write,
+    stderr: &'a mut dyn Write,
+    /// JSON is wanted.
+    pub json: bool,
+    /// A terminal that shows colours.
+    pub colour: bool,
+}
+
+impl<'a> Output<'a> {
+    pub fn new(stdout: &'a mut dyn Write, stderr: &'a mut dyn Write, json: bool, colour: bool) -> Output<'a> {
+        Output { stdout, stderr, json, colour }
+    }
+
+    /// Prints text for people; nothing where JSON is wanted.
+    pub fn text(&mut self, text: impl AsRef<str>) -> Result<()> {
+        if self.json { Ok(()) } else { self.raw(text.as_ref()) }
+    }
+
+    /// Prints text whatever is wanted.
+    pub fn raw(&mut self, text: &str) -> Result<()> {
+        writeln!(self.stdout, "{}", text.trim_end_matches('\n')).map_err(Failure::stdout)
+    }
+
+    /// Prints JSON, where it is wanted.
+    pub fn json(&mut self, value: &impl Serialize) -> Result<()> {
+        if !self.json {
+            return Ok(());
+        }
+        let text = serde_json::to_string_pretty(value).map_err(|error| Failure::input(error.to_string()))?;
+        self.raw(&text)
+    }
+
+    /// Prints a remark to stderr: something to know, not part of the answer.
+    pub fn note(&mut self, text: &str) {
+        // Nothing better can be done about a stderr that is closed.
+        let _ = writeln!(self.stderr, "corrnoise: {text}");
+    }
+
+    pub fn flush(&mut self) -> Result<()> {
+        self.stdout.flush().map_err(Failure::stdout)
+    }
+
+    /// Text in bold or colour (an ANSI code), on a terminal.
+    pub fn paint(&self, code: &str, text: &str) -> String {
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// Writes a file through a temporary one in the same folder: it appears whole or not at all.
+///
+/// A path that is something else than a file (a pipe, a device) is written to directly: a rename would replace it.
+pub fn write_file<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<T>) -> Result<T> {
+    let fail = |error| Failure::io("write", path, error);
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        let file = std::fs::OpenOptions::new().write(true).open(path).map_err(fail)?;
+        let mut writer = BufWriter::new(file);
+        let value = write(&mut writer)?;
+        writer.flush().map_err(fail)?;
+        return Ok(value);
+    }
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    if path.is_dir() {
+        return Err(Failure::input(format!("cannot write {}: it is a folder; name a file", path.display())));
+    }
+    let mut temporary = temporary_in(folder).map_err(fail)?;
+    let mut writer = BufWriter::with_capacity(1 << 20, temporary.as_file_mut());
+    let value = write(&mut writer)?;
+    writer.flush().map_err(fail)?;
+    drop(writer);
+    temporary.as_file().sync_all().map_err(fail)?;
+    temporary.persist(path).map_err(|error| fail(error.error))?;
+    Ok(value)
+}
+
+/// A temporary file that, once renamed, has the access that the user's umask gives to any other file.
+fn temporary_in(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    builder.tempfile_in(folder)
+}

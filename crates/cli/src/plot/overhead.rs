@@ -1,0 +1,58 @@
+//! The picture of `bench`: noise time over gradient time, of every form on every device.
+
+use super::axes::{Log, label};
+use super::{Align, BLACK, BLUE, Frame, GREY, Mark, ORANGE, PALE, Pen, Rgb, Stroke, draw as draw_picture};
+use crate::failure::Result;
+use crate::parse::Picture;
+
+/// How the devices are told apart.
+const MARKS: [(Mark, Rgb); 3] = [(Mark::Disc, BLACK), (Mark::Ring, BLUE), (Mark::Cross, ORANGE)];
+
+/// Noise time over gradient time, by form and device.
+pub struct Overheads<'a> {
+    pub title: String,
+    pub devices: Vec<&'a str>,
+    pub forms: Vec<(&'a str, Vec<f64>)>,
+}
+
+/// Draws the picture.
+pub fn draw(overheads: &Overheads<'_>, picture: &Picture) -> Result<()> {
+    let height = 160.0 + 34.0 * overheads.forms.len() as f64 + 24.0 * overheads.devices.len() as f64;
+    draw_picture(picture, (900, height as u32), |pen| paint(pen, overheads, height))
+}
+
+fn paint(pen: &mut dyn Pen, overheads: &Overheads<'_>, height: f64) {
+    pen.text((30.0, 28.0), Align::Left, 20.0, BLACK, "Noise time over gradient time");
+    pen.text((30.0, 54.0), Align::Left, 13.0, GREY, &overheads.title);
+    for (i, device) in overheads.devices.iter().enumerate() {
+        let (mark, colour) = MARKS[i % MARKS.len()];
+        let y = 84.0 + 24.0 * i as f64;
+        pen.mark((40.0, y), mark, colour);
+        pen.text((56.0, y), Align::Left, 13.0, BLACK, device);
+    }
+    let inner = Frame {
+        left: 190.0,
+        top: 96.0 + 24.0 * overheads.devices.len() as f64,
+        right: 860.0,
+        bottom: height - 60.0,
+    };
+    let scale =
+        Log::over(overheads.forms.iter().flat_map(|(_, shares)| shares.iter().map(|share| 100.0 * share)))
+            .padded(1.5);
+    let at = |share: f64| inner.left + scale.place(100.0 * share) * (inner.right - inner.left);
+    let thin = Stroke { colour: PALE, width: 1.0, dash: None };
+    for tick in scale.ticks() {
+        let x = at(tick / 100.0);
+        pen.line(&[(x, inner.top), (x, inner.bottom)], thin);
+        pen.text((x, inner.bottom + 15.0), Align::Centre, 12.0, BLACK, &format!("{} %", label(tick)));
+    }
+    pen.line(&[(inner.left, inner.bottom), (inner.right, inner.bottom)], Stroke { colour: BLACK, ..thin });
+    for (i, (form, shares)) in overheads.forms.iter().enumerate() {
+        let y = inner.top + 34.0 * (i as f64 + 0.5);
+        pen.line(&[(inner.left, y), (inner.right, y)], thin);
+        pen.text((inner.left - 12.0, y), Align::Right, 13.0, BLACK, form);
+        for (share, (mark, colour)) in shares.iter().zip(MARKS) {
+            pen.mark((at(*share), y), mark, colour);
+        }
+    }
+}

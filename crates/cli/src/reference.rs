@@ -1,0 +1,42 @@
+//! `docs/cli.md`, made of the help texts: it cannot say anything else than `--help` does.
+
+use crate::args::Cli;
+use clap::CommandFactory;
+use std::fmt::Write;
+
+/// What `--json` prints, by subcommand.
+const JSON_KEYS: [(&str, &str); 6] = [
+    ("inspect", include_str!("reference/inspect.md")),
+    ("account", include_str!("reference/account.md")),
+    ("generate", include_str!("reference/generate.md")),
+    ("bench", include_str!("reference/bench.md")),
+    ("verify", include_str!("reference/verify.md")),
+    ("completions", include_str!("reference/completions.md")),
+];
+
+/// The whole reference in Markdown.
+pub fn markdown() -> String {
+    let mut command = Cli::command().term_width(120);
+    command.build();
+    let mut text = String::from(include_str!("reference/head.md"));
+    let _ =
+        write!(text, "\n```text\n{}```\n", without_trailing_spaces(&command.render_long_help().to_string()));
+    let names: Vec<String> = command
+        .get_subcommands()
+        .filter(|sub| !sub.is_hide_set())
+        .map(|sub| sub.get_name().to_owned())
+        .collect();
+    for name in names {
+        let Some(subcommand) = command.find_subcommand_mut(&name) else { continue };
+        let help = without_trailing_spaces(&subcommand.render_long_help().to_string());
+        let _ = write!(text, "\n## {name}\n\n```text\n{help}```\n");
+        if let Some((_, keys)) = JSON_KEYS.iter().find(|(own, _)| *own == name) {
+            let _ = write!(text, "\n{keys}");
+        }
+    }
+    text
+}
+
+fn without_trailing_spaces(text: &str) -> String {
+    text.lines().fold(String::new(), |all, line| all + line.trim_end() + "\n")
+}

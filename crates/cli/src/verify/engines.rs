@@ -1,0 +1,192 @@
+//! The same bits from every engine: scalar and SIMD, one thread and many, shards and the whole, before and after a resume, CUDA.
+
+use super::Finding;
+use crate::failure::Result;
+use corrnoise::planner::series;
+use corrnoise::{CpuOptions, Element, Form, Isa, Key, Mechanism, Plan, Resume, Shard};
+use half::{bf16, f16};
+
+const STEPS: u64 = 20;
+
+/// One form of each kind, of sizes that differ.
+fn plans() -> Result<Vec<(&'static str, Plan)>> {
+    let free: Vec<Vec<f64>> = (0..STEPS as usize)
+        .map(|t| (0..=t.min(3)).map(|age| 1.5 / (1.0 + age as f64 + 0.1 * t as f64)).collect())
+        .collect();
+    let forms = [
+        ("independent", Form::independent()),
+        ("BLT", Form::blt(&[0.29, 0.13, 0.06, 0.015], &[0.22, 0.71, 0.944, 0.9957])?),
+        ("BLT restarted", Form::blt(&[0.29, 0.13], &[0.22, 0.71])?.with_restarts(7)?),
+        ("ring", Form::banded_toeplitz(&series::binomial(-0.5, 4))?),
+        ("ring ahead", Form::banded_toeplitz(&series::binomial(-0.5, 16))?),
+        ("ring free rows", Form::banded(&free)?),
+        ("regenerate", Form::regenerate(&series::binomial(0.5, 5))?),
+    ];
+    forms.into_iter().map(|(name, form)| Ok((name, Plan::new(STEPS, form, 0.75)?))).collect()
+}
+
+fn key() -> Key {
+    Key::from_bytes(*b"corrnoise verify: a public key!!", "engines")
+}
+
+/// Not a multiple of anything.
+fn coords(quick: bool) -> u64 {
+    if quick { 20_011 } else { 200_017 }
+}
+
+/// A gradient of which no two values are alike, after so many steps of noise.
+fn run<E: Element>(mechanism: &mut Mechanism, steps: u64, from_f32: fn(f32) -> E) -> Result<Vec<E>> {
+    let first = mechanism.shard().segments()[0].start;
+    let value = |i: u64| from_f32(((first + i) * 7919 % 10_007) as f32 * 1e-3 - 5.0);
+    let mut gradient: Vec<E> = (0..mechanism.shard().num_coords()).map(value).collect();
+    for _ in 0..steps {
+        mechanism.add_to(&mut gradient)?;
+    }
+    Ok(gradient)
+}
+
+fn mechanism(plan: &Plan, shard: Shard, isa: Isa, threads: usize) -> Result<Mechanism> {
+    Ok(Mechanism::cpu_with(plan, key(), shard, CpuOptions { threads, isa, ..CpuOptions::default() })?)
+}
+
+/// Compares two engines on every form and gradient type.
+fn compare(dim: u64, left: (Isa, usize), right: (Isa, usize)) -> Result<Option<String>> {
+    for (name, plan) in plans()? {
+        let make = |(isa, threads)| mechanism(&plan, Shard::whole(dim)?, isa, threads);
+        let differ = |kind: &str| Some(format!("{name}, {kind} gradients differ"));
+        let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect::<Vec<_>>();
+        if bits(run(&mut make(left)?, STEPS, |x| x)?) != bits(run(&mut make(right)?, STEPS, |x| x)?) {
+            return Ok(differ("f32"));
+        }
+        let [one, two] = [left, right].map(|engine| run(&mut make(engine)?, STEPS, bf16::from_f32));
+        if one?.iter().map(|x| x.to_bits()).ne(two?.iter().map(|x| x.to_bits())) {
+            return Ok(differ("bf16"));
+        }
+        let [one, two] = [left, right].map(|engine| run(&mut make(engine)?, STEPS, f16::from_f32));
+        if one?.iter().map(|x| x.to_bits()).ne(two?.iter().map(|x| x.to_bits())) {
+            return Ok(differ("f16"));
+        }
+    }
+    Ok(None)
+}
+
+fn finding(difference: Option<String>, agreed: String) -> Finding {
+    match difference {
+        Some(difference) => Finding::new(false, difference),
+        None => Finding::new(true, agreed),
+    }
+}
+
+pub fn scalar_and_simd(quick: bool) -> Result<Finding> {
+    let fastest = mechanism(&plans()?[0].1, Shard::whole(1)?, Isa::Auto, 1)?.describe();
+    if fastest.starts_with("scalar") {
+        return Ok(Finding::skipped("this machine has no vector path: only the scalar engine runs"));
+    }
+    // Plain Rust is some 30 times as slow.
+    let difference = compare(coords(quick) / 8, (Isa::Scalar, 0), (Isa::Auto, 0))?;
+    let fastest = fastest.split(',').next().unwrap_or_default();
+    Ok(finding(
+        difference,
+        format!("{} forms, f32, bf16 and f16, {STEPS} steps: scalar and {fastest}", plans()?.len()),
+    ))
+}
+
+pub fn threads(quick: bool) -> Result<Finding> {
+    // More threads than cores, too: which thread takes which piece must not matter.
+    let many = std::thread::available_parallelism().map_or(1, usize::from).max(2) + 1;
+    let difference = compare(coords(quick), (Isa::Auto, 1), (Isa::Auto, many))?;
+    Ok(finding(
+        difference,
+        format!("{} forms, f32, bf16 and f16, {STEPS} steps: 1 and {many} threads", plans()?.len()),
+    ))
+}
+
+pub fn shards(quick: bool) -> Result<Finding> {
+    let space = Shard::whole(coords(quick))?;
+    // Neither at a tile's edge.
+    let cuts = [0, space.dim() / 3 + 1, space.dim() / 2 + 17, space.dim()];
+    let mut difference = None;
+    for (name, plan) in plans()? {
+        let whole = run(&mut mechanism(&plan, space.clone(), Isa::Auto, 0)?, STEPS, |x| x)?;
+        let mut parts = Vec::new();
+        for cut in cuts.windows(2) {
+            parts.extend(run(
+                &mut mechanism(&plan, space.within(cut[0]..cut[1])?, Isa::Auto, 1)?,
+                STEPS,
+                |x| x,
+            )?);
+        }
+        if whole.iter().map(|x| x.to_bits()).ne(parts.iter().map(|x| x.to_bits())) {
+            difference.get_or_insert(format!("{name} differs between shards and the whole"));
+        }
+    }
+    Ok(finding(difference, format!("{} forms, 3 shards, {STEPS} steps", plans()?.len())))
+}
+
+pub fn resume(quick: bool) -> Result<Finding> {
+    let dim = coords(quick) / 4;
+    let folder = tempfile::tempdir()
+        .map_err(|error| crate::failure::Failure::io("create", &std::env::temp_dir(), error))?;
+    let file = folder.path().join("noise.safetensors");
+    for (name, plan) in plans()? {
+        let half = STEPS / 2 + 1;
+        let mut first = mechanism(&plan, Shard::whole(dim)?, Isa::Auto, 0)?;
+        run(&mut first, half, |x| x)?;
+        first.save(&file)?;
+        let expected = run(&mut first, STEPS - half, |x| x)?;
+        let again = |how| {
+            let options = CpuOptions::default();
+            let mut resumed =
+                Mechanism::resume_cpu(&plan, key(), Shard::whole(dim)?, &[&file], how, options)?;
+            run(&mut resumed, STEPS - half, |x| x)
+        };
+        if again(Resume::Exact)? != expected {
+            return Ok(Finding::new(false, format!("{name}: an exact resume goes on with other bits")));
+        }
+        // Two independent sums agree in few coordinates by chance: f32 values of this size are some 10⁶ apart.
+        let repeated = again(Resume::NewIncarnation)?.iter().zip(&expected).filter(|(a, b)| a == b).count();
+        if repeated as u64 > 10 + dim / 1000 {
+            return Ok(Finding::new(
+                false,
+                format!("{name}: a new incarnation repeats {repeated} of {dim} values"),
+            ));
+        }
+    }
+    Ok(Finding::new(
+        true,
+        format!("{} forms: exactly, and as a new incarnation that repeats nothing", plans()?.len()),
+    ))
+}
+
+#[cfg(not(feature = "cuda"))]
+pub fn cuda(_: bool) -> Result<Finding> {
+    Ok(Finding::skipped("built without the CUDA engine (cargo feature `cuda`)"))
+}
+
+#[cfg(feature = "cuda")]
+pub fn cuda(quick: bool) -> Result<Finding> {
+    use crate::failure::Failure;
+    use corrnoise::cuda::{OnCuda, stream};
+    let stream = match stream(0) {
+        Ok(stream) => stream,
+        Err(reason) => return Ok(Finding::skipped(reason.to_string())),
+    };
+    let failed = |error| Failure::input(format!("CUDA device failed: {error}"));
+    let dim = coords(quick);
+    for (name, plan) in plans()? {
+        let expected = run(&mut mechanism(&plan, Shard::whole(dim)?, Isa::Auto, 0)?, STEPS, |x| x)?;
+        let start: Vec<f32> = (0..dim).map(|i| (i * 7919 % 10_007) as f32 * 1e-3 - 5.0).collect();
+        let mut gradient = stream.clone_htod(&start).map_err(failed)?;
+        let mut noise = Mechanism::cuda(&plan, key(), Shard::whole(dim)?, &stream)?;
+        for _ in 0..STEPS {
+            noise.add_to(&mut gradient)?;
+        }
+        let got = stream.clone_dtoh(&gradient).map_err(failed)?;
+        stream.synchronize().map_err(failed)?;
+        if got.iter().map(|x| x.to_bits()).ne(expected.iter().map(|x| x.to_bits())) {
+            return Ok(Finding::new(false, format!("{name} differs between CUDA and CPU")));
+        }
+    }
+    let device = stream.context().name().unwrap_or_default();
+    Ok(Finding::new(true, format!("{} forms, f32, {STEPS} steps: {device} and CPU", plans()?.len())))
+}

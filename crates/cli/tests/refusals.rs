@@ -1,0 +1,210 @@
+//! Bad command lines: one line on stderr that names the value, exit code 2, no panic, nothing left behind.
+
+mod common;
+
+use common::{KEY, Plans, binary};
+
+/// A command line as words, `{x}` being a file of the test's folder, and what the message must contain.
+const CASES: [(&str, &[&str]); 68] = [
+    // The command line itself.
+    ("", &["subcommand"]),
+    ("bogus", &["bogus"]),
+    ("inspect --nonsense", &["--nonsense"]),
+    ("inspect", &["--strategy", "--steps"]),
+    ("inspect -s toeplitz", &["--steps"]),
+    ("completions tcsh", &["tcsh", "bash"]),
+    // Strategies.
+    ("inspect -s quadtree -n 8", &["quadtree", "toeplitz-opt"]),
+    ("inspect -s banded -n 8", &["banded", "banded:16"]),
+    ("inspect -s banded:0 -n 8", &["\"0\"", "whole number"]),
+    ("inspect -s banded:x -n 8", &["\"x\"", "whole number"]),
+    ("inspect -s banded:-3 -n 8", &["\"-3\""]),
+    ("inspect -s banded:9 -n 8", &["9", "1 to 8"]),
+    ("inspect -s bisr:9 -n 8", &["9", "1 to 8"]),
+    ("inspect -s banded-opt:9 -n 8", &["9", "1 to 8"]),
+    ("inspect -s bandinv-opt:9 -n 8", &["9", "1 to 8"]),
+    ("inspect -s blt:9 -n 8", &["9", "between 1 and 8"]),
+    ("inspect -s blt:0 -n 8", &["\"0\""]),
+    ("inspect -s toeplitz:3 -n 8", &["toeplitz", "\"3\"", "no argument"]),
+    ("inspect -s toeplitz-damped:1 -n 8", &["1", "[0, 1)"]),
+    ("inspect -s toeplitz-damped -n 8", &["toeplitz-damped:0.01"]),
+    ("inspect -s dense -n 5000", &["5000", "2048"]),
+    ("inspect -s dense -n 16 --objective mean", &["mean", "max or rms"]),
+    // Steps.
+    ("inspect -s toeplitz -n 0", &["\"0\"", "from 1 on"]),
+    ("inspect -s toeplitz -n -5", &["\"-5\"", "from 1 on"]),
+    ("inspect -s toeplitz -n 2.5", &["2.5"]),
+    ("inspect -s toeplitz -n 1e30", &["1e30"]),
+    ("inspect -s toeplitz -n 1e12", &["1000000000000", "at most"]),
+    // Participation, workload, adjacency.
+    ("inspect -s toeplitz -n 8 -p twice", &["twice", "minsep:B,K"]),
+    ("inspect -s toeplitz -n 8 -p minsep:3", &["minsep:400,5"]),
+    ("inspect -s toeplitz -n 8 -p minsep:3,4", &["4", "1 to 3"]),
+    ("inspect -s toeplitz -n 8 -p cyclic:4,3", &["3", "1 to 2"]),
+    ("inspect -s toeplitz -n 8 -p cyclic:0,3", &["\"0\""]),
+    ("inspect -s toeplitz -n 8 -w suffix", &["suffix", "nesterov:BETA"]),
+    ("inspect -s toeplitz -n 8 -w momentum:1.5", &["1.5"]),
+    ("inspect -s toeplitz -n 8 -w momentum:nan", &["nan"]),
+    ("inspect -s toeplitz -n 8 --adjacency add-remove", &["add-remove", "zero-out"]),
+    // Pictures.
+    ("inspect -s toeplitz -n 8 --plot {picture.gif}", &["picture.gif", ".svg or .png"]),
+    ("inspect -s toeplitz -n 8 --plot {missing/p.svg}", &["missing/p.svg", "No such file"]),
+    ("inspect -s toeplitz -n 8 --plot {blt.json/p.svg}", &["blt.json/p.svg", "Not a directory"]),
+    // Accounting.
+    ("account", &["--mu", "--epsilon"]),
+    ("account --epsilon 1", &["--delta"]),
+    ("account --epsilon 0 --delta 1e-6", &["epsilon is 0", "positive"]),
+    ("account --epsilon -1 --delta 1e-6", &["epsilon is -1"]),
+    ("account --epsilon 1 --delta 1", &["delta is 1", "(0, 1)"]),
+    ("account --epsilon 1 --delta 0", &["delta is 0"]),
+    ("account --epsilon inf --delta 1e-6", &["inf"]),
+    ("account --mu 0", &["mu is 0"]),
+    ("account --noise-multiplier -2 --delta 1e-6", &["noise multiplier is -2"]),
+    ("account --mu 1 --rho 1", &["--mu", "--rho"]),
+    ("account --mu 1 --epsilon 1 --delta 1e-6", &["too much"]),
+    ("account --sampling-prob 0.1 --noise-multiplier 1 --delta 1e-6", &["--steps"]),
+    ("account --sampling-prob 1.5 --steps 10 --noise-multiplier 1 --delta 1e-6", &["1.5", "(0, 1]"]),
+    ("account --sampling-prob 0.1 --steps 10 --mu 1 --delta 1e-6", &["--mu 1", "--noise-multiplier"]),
+    ("account --sampling-prob 0.1 --steps 10 --noise-multiplier 1 --delta 1e-20", &["1e-20", "1e-13"]),
+    // Noise.
+    (
+        "generate --plan {missing.json} KEY --steps 0..1 --coords 0..9 --out {o.npy}",
+        &["missing.json", "No such file"],
+    ),
+    ("generate --plan {cut.json} KEY --steps 0..1 --coords 0..9 --out {o.npy}", &["cut.json", "refused"]),
+    (
+        "generate --plan {edited.json} KEY --steps 0..1 --coords 0..9 --out {o.npy}",
+        &["edited.json", "edited or damaged"],
+    ),
+    ("generate --plan {blt.json} KEY --steps 0..31 --coords 0..9 --out {o.npy}", &["0..31", "0..30"]),
+    ("generate --plan {blt.json} KEY --steps 5..5 --coords 0..9 --out {o.npy}", &["5..5", "empty"]),
+    (
+        "generate --plan {blt.json} KEY --steps 0..1 --coords 0..11 --dim 10 --out {o.npy}",
+        &["0..11", "0..10"],
+    ),
+    ("generate --plan {blt.json} KEY --steps 0..1 --coords 9 --out {o.npy}", &["'9'", "0..100"]),
+    ("generate --plan {blt.json} KEY --steps 0..1 --coords 0..1e15 --out {o.npy}", &["2^48"]),
+    ("generate --plan {tree.json} KEY --iid --steps 0..1 --coords 0..9 --out {o.npy}", &["--iid", "tree"]),
+    (
+        "generate --plan {blt.json} --key-hex 0123 --steps 0..1 --coords 0..9 --out {o.npy}",
+        &["4 characters", "64"],
+    ),
+    (
+        "generate --plan {blt.json} --key-file {short.key} --steps 0..1 --coords 0..9 --out {o.npy}",
+        &["short.key", "7 bytes"],
+    ),
+    (
+        "generate --plan {blt.json} KEY --steps 0..1 --coords 0..9 --out {blt.json/o.npy}",
+        &["blt.json/o.npy", "Not a directory"],
+    ),
+    ("generate --plan {blt.json} KEY --steps 0..1 --coords 0..9 --out {.}", &["folder"]),
+    (
+        "generate --plan {blt.json} KEY --backend tpu --steps 0..1 --coords 0..9 --out {o.npy}",
+        &["tpu", "cuda"],
+    ),
+];
+
+const MORE: [(&str, &[&str]); 6] = [
+    ("bench --mfu 0", &["mfu is 0"]),
+    ("bench --mfu 1.5", &["mfu is 1.5"]),
+    ("bench --preset gpt9", &["gpt9", "llama-7b"]),
+    ("bench --params 0", &["\"0\""]),
+    ("bench --preset dlrm --seq 7", &["seq is 7", "dlrm"]),
+    ("bench --clipping-factor 0.5", &["0.5", "at least 1"]),
+];
+
+fn words(line: &str, plans: &Plans) -> Vec<String> {
+    let word = |word: &str| match word.strip_prefix('{').and_then(|word| word.strip_suffix('}')) {
+        Some(".") => vec![plans.folder.path().to_str().unwrap().to_owned()],
+        Some(name) => vec![plans.text(name)],
+        None if word == "KEY" => vec!["--key-hex".into(), KEY.into()],
+        None => vec![word.to_owned()],
+    };
+    line.split_whitespace().flat_map(word).collect()
+}
+
+fn refuse(line: &str, words: &[String], fragments: &[&str]) {
+    let output = binary(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{line}: {stderr}");
+    assert!(stderr.ends_with('\n') && stderr.lines().count() == 1, "{line}: {stderr}");
+    assert!(!stderr.contains("panicked"), "{line}: {stderr}");
+    assert_eq!(output.stdout, b"", "{line}");
+    for fragment in fragments {
+        assert!(stderr.contains(fragment), "{line}: {fragment:?} is not in {stderr}");
+    }
+    assert!(!stderr.contains(&KEY[..16]), "{line}: {stderr}");
+}
+
+#[test]
+fn bad_command_lines() {
+    let plans = Plans::new();
+    let text = std::fs::read_to_string(plans.path("blt.json")).unwrap();
+    std::fs::write(plans.path("cut.json"), &text[..text.len() / 2]).unwrap();
+    std::fs::write(plans.path("edited.json"), text.replacen("0.5", "0.25", 1)).unwrap();
+    std::fs::write(plans.path("short.key"), "c0ffee\n").unwrap();
+    let before = plans.files();
+    for (line, fragments) in CASES.iter().chain(&MORE) {
+        refuse(line, &words(line, &plans), fragments);
+        assert_eq!(plans.files(), before, "{line} left a file behind");
+        assert_eq!(std::fs::read_to_string(plans.path("blt.json")).unwrap(), text, "{line}");
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+#[test]
+fn without_the_cuda_engine_it_says_how_to_build_it() {
+    let plans = Plans::new();
+    let line = "generate --plan {blt.json} KEY --backend cuda --steps 0..1 --coords 0..9 --out {o.npy}";
+    refuse(line, &words(line, &plans), &["--backend cuda", "--features cuda"]);
+    refuse(
+        "bench --device cuda",
+        &words("bench --device cuda", &plans),
+        &["--device cuda", "--features cuda"],
+    );
+}
+
+/// A full disk, as far as a test can make one: the device that is always full. It must still be there afterwards.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk() {
+    use std::os::unix::fs::FileTypeExt;
+    let plans = Plans::new();
+    let line = "generate --plan {blt.json} KEY --steps 0..30 --coords 0..9999 --out /dev/full";
+    refuse(line, &words(line, &plans), &["/dev/full", "No space left"]);
+    assert!(std::fs::metadata("/dev/full").unwrap().file_type().is_char_device());
+    // Standard output that is full.
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_corrnoise"))
+        .args(["account", "--mu", "1", "--json"])
+        .stdout(full)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
+}
+
+/// `corrnoise … | head -1` ends quietly.
+#[cfg(unix)]
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_corrnoise"))
+        .args(["completions", "bash"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+}
+
+/// A file that was there stays as it was when a run fails.
+#[test]
+fn a_failed_run_keeps_the_old_file() {
+    let plans = Plans::new();
+    std::fs::write(plans.path("o.npy"), b"old").unwrap();
+    let line = "generate --plan {blt.json} KEY --steps 0..31 --coords 0..9 --out {o.npy}";
+    refuse(line, &words(line, &plans), &["0..31"]);
+    assert_eq!(std::fs::read(plans.path("o.npy")).unwrap(), b"old");
+}
