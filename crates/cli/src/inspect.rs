@@ -124,7 +124,7 @@ fn report(inspected: &Inspected, args: &InspectArgs) -> Result<Report> {
             Adjacency::ZeroOut => "zero-out",
             Adjacency::ReplaceOne => "replace-one",
         },
-        column_normalized: args.column_normalize,
+        column_normalized: factorization.is_column_normalized(),
         objective: match args.objective {
             corrnoise::planner::optimize::Target::Max => "max",
             corrnoise::planner::optimize::Target::Rms => "rms",

@@ -1,6 +1,6 @@
 //! The command line of corrnoise, as a library: `corrnoise` the binary is one call of [`main`].
 //!
-//! Every subcommand is a function from its arguments to a [`Outcome`], and writes to an [`Output`] that prints people's text or JSON.
+//! Every subcommand is a function from its arguments to an [`Outcome`], and writes to an output that prints people's text or JSON.
 //! Exit codes: 0, 1 if a check failed, 2 for bad input: one line on stderr, and no file left half-written.
 
 mod account;

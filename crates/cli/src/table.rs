@@ -84,13 +84,13 @@ pub fn bytes(count: f64) -> String {
 /// Seconds in the unit that fits.
 pub fn seconds(time: f64) -> String {
     let (value, unit) = match time {
-        t if t >= 100.0 => return format!("{t:.0} s"),
         t if t >= 1.0 => (t, "s"),
         t if t >= 1e-3 => (1e3 * t, "ms"),
         t if t >= 1e-6 => (1e6 * t, "µs"),
         t => (1e9 * t, "ns"),
     };
-    format!("{value:.3} {unit}")
+    let digits = if value >= 100.0 { 0 } else { 1 + usize::from(value < 10.0) };
+    format!("{value:.digits$} {unit}")
 }
 
 /// A share of a whole, with two digits that mean something.
@@ -99,7 +99,8 @@ pub fn percent(share: f64) -> String {
     match percent {
         p if p >= 100.0 => format!("{p:.0} %"),
         p if p >= 1.0 => format!("{p:.1} %"),
-        p if p >= 0.01 => format!("{p:.2} %"),
+        p if p >= 0.1 => format!("{p:.2} %"),
+        p if p >= 0.01 => format!("{p:.3} %"),
         0.0 => "0 %".into(),
         p if p >= 1e-4 => format!("{p:.4} %"),
         p => format!("{p:.1e} %"),

@@ -82,13 +82,15 @@ pub fn measure(steps: usize, quick: bool) -> Result<Vec<Measured>> {
     for (i, (name, kind, bands, form)) in forms.into_iter().enumerate() {
         let params = size(&form, if kind == Kind::Regenerate { bands } else { 1 }, quick);
         let seconds = noise_seconds(&form, bands, params, steps)?;
-        let mut traffic = Traffic::new(&form, params as usize);
+        // As large for every form: what fits into a cache says nothing about memory.
+        let moved = size(&form, 0, quick);
+        let mut traffic = Traffic::new(&form, moved as usize);
         traffic.step(threads);
         let bound = median(steps, || {
             traffic.step(threads);
             Ok(())
         })?;
-        let bytes_per_param = traffic.bytes() / params;
+        let (bound, bytes_per_param) = (bound / moved as f64, traffic.bytes() / moved);
         list.push(Measured {
             name,
             kind,
@@ -98,7 +100,7 @@ pub fn measure(steps: usize, quick: bool) -> Result<Vec<Measured>> {
             measured_params: params,
             params_per_second: params as f64 / seconds,
             gb_per_second: bytes_per_param as f64 * params as f64 / seconds / 1e9,
-            share_of_bandwidth: bound / seconds,
+            share_of_bandwidth: bound / (seconds / params as f64),
         });
         progress.set(i as u64 + 1);
     }
