@@ -1,5 +1,6 @@
 //! Privacy accounting: what a noise multiplier and a sensitivity are worth.
 
+mod compose;
 pub mod gdp;
 pub mod pld;
 

@@ -3,20 +3,18 @@
 //! Each direction of the neighbouring relation has a dominating pair: `(1 − p)N(0, σ²) + pN(1, σ²)` against `N(0, σ²)` (a unit is removed)
 //! and the reverse (added). The distribution of the privacy loss is put on a grid so that `δ(ε)` is exact at its points and
 //! linear in `e^ε` between them ("connect the dots", Doroshenko et al. 2022): a convex function, drawn from above. Steps compose
-//! by convolution, here one FFT, a power, and one FFT back. What is cut off, wrapped around or rounded is added to δ.
+//! by convolution (`compose.rs`). What is cut off, wrapped around or rounded is added to δ.
 
+use super::compose::{Composed, GRID, Grid, Known, Losses, Tilt};
 use crate::error::{Error, Result, check_finite};
 use libm::erfc;
-use rustfft::FftPlanner;
-use rustfft::num_complex::Complex64;
 use std::f64::consts::FRAC_1_SQRT_2;
 
-/// Points of the composed grid.
-const GRID: usize = 1 << 20;
-/// Mass that may be cut off at each end of the composed distribution, and added to δ.
-const CUT: f64 = 1e-15;
-/// An allowance for the rounding of the FFTs.
-const ROUNDING: f64 = 1e-14;
+/// Most points of one step's grid, and points of the quadrature that chooses tilt and spacing.
+const STEP_POINTS: f64 = 3e5;
+const QUADRATURE_POINTS: usize = 4000;
+/// What one step may have outside its grid where δ is not known beforehand.
+const LEAST_TAIL: f64 = 1e-23;
 
 /// The subsampled Gaussian mechanism over a number of steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,17 +51,22 @@ impl Subsampled {
     /// The smallest ε this analysis proves for δ, under adding or removing one unit.
     pub fn epsilon(&self, delta: f64) -> Result<f64> {
         super::gdp::Budget::new(0.0, delta)?;
-        let [remove, add] =
-            [Direction::Remove, Direction::Add].map(|direction| self.composed(direction).epsilon(delta));
-        Ok(remove.max(add))
+        Ok(self.worse(|direction| self.composed(direction, Known::Delta(delta)).epsilon(delta)))
     }
 
     /// The smallest δ this analysis proves for ε.
     pub fn delta(&self, epsilon: f64) -> Result<f64> {
         super::gdp::Budget::new(epsilon, 0.5)?;
-        let [remove, add] =
-            [Direction::Remove, Direction::Add].map(|direction| self.composed(direction).delta(epsilon));
-        Ok(remove.max(add))
+        Ok(self.worse(|direction| self.composed(direction, Known::Epsilon(epsilon)).delta(epsilon)))
+    }
+
+    /// The larger of both directions, computed side by side.
+    fn worse(&self, of: impl Fn(Direction) -> f64 + Sync) -> f64 {
+        std::thread::scope(|scope| {
+            let remove = scope.spawn(|| of(Direction::Remove));
+            let add = of(Direction::Add);
+            remove.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).max(add)
+        })
     }
 
     /// Where the loss of the larger dataset's side equals `loss`: `x = σ² ln((e^loss − 1 + p)/p) + ½`; −∞ below its smallest value.
@@ -73,15 +76,59 @@ impl Subsampled {
         if excess <= 0.0 { f64::NEG_INFINITY } else { sigma * sigma * (excess / p).ln() + 0.5 }
     }
 
-    /// `Q(loss > ε)`: the tail under the second of the pair.
-    fn tail(&self, direction: Direction, epsilon: f64) -> f64 {
+    /// `Q(loss > ε)`, the tail under the second of the pair, where the output `x` has loss ε.
+    fn tail(&self, direction: Direction, x: f64) -> f64 {
         let (sigma, p) = (self.noise_multiplier, self.sampling_prob);
         match direction {
-            Direction::Remove => upper(self.point(epsilon) / sigma),
-            Direction::Add => {
-                let x = self.point(-epsilon);
-                (1.0 - p) * upper(-x / sigma) + p * upper((1.0 - x) / sigma)
+            Direction::Remove => upper(x / sigma),
+            Direction::Add => (1.0 - p) * upper(-x / sigma) + p * upper((1.0 - x) / sigma),
+        }
+    }
+
+    /// `|d e^ε/dx|` where the output `x` has loss ε.
+    fn slope(&self, direction: Direction, x: f64) -> f64 {
+        let (sigma, p) = (self.noise_multiplier, self.sampling_prob);
+        let growth = ((2.0 * x - 1.0) / (2.0 * sigma * sigma)).exp();
+        let slope = p * growth / (sigma * sigma);
+        match direction {
+            Direction::Remove => slope,
+            Direction::Add => slope / (1.0 + p * (growth - 1.0)).powi(2),
+        }
+    }
+
+    /// The mean of `Q(loss > ε)` over `e^ε` in the cell of losses that starts at `start`.
+    ///
+    /// The integral is taken over outputs, in which the tail is smooth: for rare sampling half of all outputs share one cell, and
+    /// in it the tail as a function of ε has a logarithm's singularity.
+    fn mean_tail(&self, direction: Direction, start: f64, spacing: f64) -> f64 {
+        let sigma = self.noise_multiplier;
+        let (mut low, mut high) = match direction {
+            Direction::Remove => (self.point(start), self.point(start + spacing)),
+            Direction::Add => (self.point(-start - spacing), self.point(-start)),
+        };
+        // No output has a loss beyond that of x = −∞; 40 standard deviations are as good.
+        let edge = -40.0 * sigma;
+        (low, high) = (low.max(edge), high.max(edge));
+        let panels = ((high - low) * 4.0 / sigma).ceil().max(1.0);
+        let width = (high - low) / panels;
+        let (mut sum, mut covered) = (0.0, 0.0);
+        for panel in 0..panels as u32 {
+            let from = low + f64::from(panel) * width;
+            for (at, weight) in [(0.112_701_665_379_258_3, 5.0), (0.5, 8.0), (0.887_298_334_620_741_7, 5.0)] {
+                let x = from + at * width;
+                let weight = weight / 18.0 * width * self.slope(direction, x);
+                sum += weight * self.tail(direction, x);
+                covered += weight;
             }
+        }
+        if low > edge {
+            return sum / covered;
+        }
+        // The rest of the cell lies beyond every output's loss: all losses are above it, or none.
+        let rest = (start.exp() * spacing.exp_m1() - covered).max(0.0);
+        match direction {
+            Direction::Remove => (sum + rest) / (covered + rest),
+            Direction::Add => sum / (covered + rest),
         }
     }
 
@@ -97,147 +144,102 @@ impl Subsampled {
         }
     }
 
-    /// The losses beyond which one step has less than 3e-23 of either tail; what lies above counts as infinite.
-    fn range(&self, direction: Direction) -> (f64, f64) {
+    /// The loss of removing a unit at `x`; that of adding one is its negative.
+    fn loss(&self, x: f64) -> f64 {
         let (sigma, p) = (self.noise_multiplier, self.sampling_prob);
-        let loss = |x: f64| {
-            let exponent = (2.0 * x - 1.0) / (2.0 * sigma * sigma);
-            if exponent > 700.0 { exponent + p.ln() } else { (p * exponent.exp_m1()).ln_1p() }
-        };
-        // Φ(−9.9) < 3e-23.
-        let (low, high) = (loss(-9.9 * sigma), loss(1.0 + 9.9 * sigma));
+        let exponent = (2.0 * x - 1.0) / (2.0 * sigma * sigma);
+        if exponent > 700.0 { exponent + p.ln() } else { (p * exponent.exp_m1()).ln_1p() }
+    }
+
+    /// Outputs beyond which one step has less than `tail` of either side.
+    fn outputs(&self, tail: f64) -> (f64, f64) {
+        // Φ(−z) < e^{−z²/2}/2: this z is at most half a unit larger than needed.
+        let z = (-2.0 * (2.0 * tail).ln()).sqrt();
+        (-z * self.noise_multiplier, 1.0 + z * self.noise_multiplier)
+    }
+
+    /// The losses of these outputs; what lies above counts as infinite.
+    fn range(&self, direction: Direction, tail: f64) -> (f64, f64) {
+        let (low, high) = self.outputs(tail);
         match direction {
-            Direction::Remove => (low, high),
-            Direction::Add => (-high, -low),
+            Direction::Remove => (self.loss(low), self.loss(high)),
+            Direction::Add => (-self.loss(high), -self.loss(low)),
         }
+    }
+
+    /// The losses as they are, on evenly spaced outputs: a good estimate of every moment, where a coarse grid of losses is a
+    /// bound, and for rare sampling a bad one.
+    fn quadrature(&self, direction: Direction, tail: f64) -> Quadrature {
+        let (sigma, p) = (self.noise_multiplier, self.sampling_prob);
+        let (low, high) = self.outputs(tail);
+        let width = (high - low) / QUADRATURE_POINTS as f64;
+        let density =
+            |x: f64| (-0.5 * (x / sigma).powi(2)).exp() * width / (sigma * std::f64::consts::TAU.sqrt());
+        let atom = |x: f64| match direction {
+            Direction::Remove => (self.loss(x), (1.0 - p) * density(x) + p * density(x - 1.0)),
+            Direction::Add => (-self.loss(x), density(x)),
+        };
+        Quadrature((0..QUADRATURE_POINTS).map(|i| atom(low + (i as f64 + 0.5) * width)).collect())
     }
 
     /// One step on a grid of the given spacing.
-    fn step(&self, direction: Direction, spacing: f64) -> Loss {
-        let (low, high) = self.range(direction);
+    fn step(&self, direction: Direction, spacing: f64, (low, high): (f64, f64)) -> Grid {
         let first = (low / spacing).floor() as i64;
         let count = (high / spacing).ceil() as i64 - first + 1;
-        // The mean of the tail over e^ε in each cell, by three points of Gauss and Legendre; below the grid all of Q counts.
-        let mean = |cell: i64| {
-            let start = (first + cell - 1) as f64 * spacing;
-            let (mut sum, mut weight) = (0.0, 0.0);
-            for (at, w) in [(0.112_701_665_379_258_3, 5.0), (0.5, 8.0), (0.887_298_334_620_741_7, 5.0)] {
-                let w = w * (at * spacing).exp();
-                sum += w * self.tail(direction, start + at * spacing);
-                weight += w;
-            }
-            sum / weight
-        };
         let mut masses = Vec::with_capacity(count as usize);
+        // Below the grid all of Q counts, above it nothing.
         let mut here = 1.0;
         for j in 0..count {
-            let next = if j + 1 < count { mean(j + 1) } else { 0.0 };
-            masses.push(((first + j) as f64 * spacing).exp() * (here - next).max(0.0));
+            let start = (first + j) as f64 * spacing;
+            let next = if j + 1 < count { self.mean_tail(direction, start, spacing) } else { 0.0 };
+            masses.push(start.exp() * (here - next).max(0.0));
             here = next;
         }
         let top = (first + count - 1) as f64 * spacing;
-        Loss { spacing, first, masses, infinite: self.mass_above(direction, top) }
+        Grid { spacing, first, masses, infinite: self.mass_above(direction, top) }
     }
 
-    fn composed(&self, direction: Direction) -> Loss {
-        // A coarse grid says how far the sum reaches; the fine one fits that range.
-        let (low, high) = self.range(direction);
-        let coarse = self.step(direction, (high - low) / 4_000.0);
-        let (low, high) = coarse.sum_range(self.num_steps);
-        let spacing = ((high - low) / (GRID as f64 * 0.9))
-            .max((self.range(direction).1 - self.range(direction).0) / 4e5);
-        self.step(direction, spacing).power(self.num_steps, low)
+    fn composed(&self, direction: Direction, known: Known) -> Composed {
+        // A millionth of δ for all steps together: a longer tail would only make the grid coarse.
+        let tail = match known {
+            Known::Delta(delta) => 1e-6 * delta / self.num_steps as f64,
+            Known::Epsilon(_) => LEAST_TAIL,
+        };
+        let quadrature = self.quadrature(direction, tail);
+        let range = self.range(direction, tail);
+        let finest = (range.1 - range.0) / STEP_POINTS;
+        let tilt = Tilt::new(&quadrature, self.num_steps, known, finest * GRID as f64);
+        let (low, high) = tilt.window(&quadrature, self.num_steps);
+        let mut spacing = ((high - low) / (GRID as f64 * 0.9)).max(finest);
+        loop {
+            // The window that counts is that of the losses on the grid, which are larger than they are.
+            let step = self.step(direction, spacing, range);
+            let (low, high) = tilt.window(&step, self.num_steps);
+            let needed = (high - low) / (GRID as f64 * 0.98);
+            if needed <= spacing {
+                return step.power(self.num_steps, &tilt, low);
+            }
+            spacing = 1.1 * needed;
+        }
+    }
+}
+
+/// Losses and weights.
+struct Quadrature(Vec<(f64, f64)>);
+
+impl Losses for Quadrature {
+    fn atoms(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.0.iter().copied()
+    }
+
+    fn ends(&self) -> [f64; 2] {
+        [self.0[0].0, self.0[self.0.len() - 1].0]
     }
 }
 
 /// `Φ(−x)`.
 fn upper(x: f64) -> f64 {
     0.5 * erfc(x * FRAC_1_SQRT_2)
-}
-
-/// A distribution of losses on a grid: `masses[j]` at `(first + j)·spacing`, the rest at infinity.
-struct Loss {
-    spacing: f64,
-    first: i64,
-    masses: Vec<f64>,
-    infinite: f64,
-}
-
-impl Loss {
-    /// Losses between which the sum of `count` draws lies but for `CUT` on each side (Chernoff).
-    fn sum_range(&self, count: u64) -> (f64, f64) {
-        let log_moment = |theta: f64| {
-            let shift = self
-                .masses
-                .iter()
-                .enumerate()
-                .map(|(j, _)| theta * self.at(j))
-                .fold(f64::NEG_INFINITY, f64::max);
-            let sum: f64 =
-                self.masses.iter().enumerate().map(|(j, m)| m * (theta * self.at(j) - shift).exp()).sum();
-            sum.ln() + shift
-        };
-        let bound = |theta: f64| (count as f64 * log_moment(theta) - CUT.ln()) / theta;
-        let thetas = (-16..=40).map(|i| 2.0_f64.powf(f64::from(i) / 2.0));
-        let high = thetas.clone().map(bound).fold(f64::INFINITY, f64::min);
-        let low =
-            thetas.map(|theta| bound(-theta)).filter(|b| b.is_finite()).fold(f64::NEG_INFINITY, f64::max);
-        // A sum cannot leave the multiples of the step's own range.
-        let (least, most) = (self.at(0) * count as f64, self.at(self.masses.len() - 1) * count as f64);
-        (low.max(least), high.min(most))
-    }
-
-    fn at(&self, j: usize) -> f64 {
-        (self.first + j as i64) as f64 * self.spacing
-    }
-
-    /// The sum of `count` independent draws, on a grid that starts at `low`.
-    fn power(&self, count: u64, low: f64) -> Loss {
-        let infinite = -(count as f64 * (-self.infinite).ln_1p()).exp_m1() + 2.0 * CUT + ROUNDING;
-        let mut values = vec![Complex64::default(); GRID];
-        for (j, mass) in self.masses.iter().enumerate() {
-            values[(self.first + j as i64).rem_euclid(GRID as i64) as usize].re += mass;
-        }
-        let mut planner = FftPlanner::new();
-        planner.plan_fft_forward(GRID).process(&mut values);
-        for value in &mut values {
-            let (radius, angle) = value.to_polar();
-            *value = Complex64::from_polar(radius.powf(count as f64), angle * count as f64);
-        }
-        planner.plan_fft_inverse(GRID).process(&mut values);
-        let first = (low / self.spacing).floor() as i64 - 1;
-        let place = |j: i64| (first + j).rem_euclid(GRID as i64) as usize;
-        let masses = (0..GRID as i64).map(|j| (values[place(j)].re / GRID as f64).max(0.0)).collect();
-        Loss { spacing: self.spacing, first, masses, infinite }
-    }
-
-    fn delta(&self, epsilon: f64) -> f64 {
-        let terms = self.masses.iter().enumerate().rev().take_while(|(j, _)| self.at(*j) > epsilon);
-        let sum: f64 = terms.map(|(j, mass)| mass * -(epsilon - self.at(j)).exp_m1()).sum();
-        (sum + self.infinite).min(1.0)
-    }
-
-    /// From the largest loss down: between two grid points `δ = mass − e^ε·weighted`, so ε follows at once.
-    fn epsilon(&self, delta: f64) -> f64 {
-        if self.infinite > delta {
-            return f64::INFINITY;
-        }
-        // `weighted` is Σ mass·e^{−loss}, relative to the grid point at hand: it shrinks by one spacing per point, so nothing overflows.
-        let (mut mass, mut weighted) = (self.infinite, 0.0);
-        let shrink = (-self.spacing).exp();
-        for j in (0..self.masses.len()).rev() {
-            let here = self.at(j);
-            weighted *= shrink;
-            mass += self.masses[j];
-            weighted += self.masses[j];
-            // δ just below this grid point.
-            let previous = here - self.spacing;
-            if mass - (previous - here).exp() * weighted >= delta && weighted > 0.0 {
-                return (here + ((mass - delta) / weighted).ln()).max(0.0);
-            }
-        }
-        0.0
-    }
 }
 
 #[cfg(test)]
@@ -260,6 +262,38 @@ mod tests {
                     got >= exact * (1.0 - 1e-9) && got <= exact * 1.0005,
                     "{sigma}, {steps}, {delta}: {exact} {got}"
                 );
+            }
+        }
+    }
+
+    /// Many steps and a small δ: tails that an untilted transform would lose in its rounding.
+    #[test]
+    fn small_tails_survive_many_steps() {
+        for (steps, delta) in [(100_000, 1e-10), (1_000_000, 1e-12)] {
+            let exact = gdp::epsilon_of_delta(1.0, delta).unwrap();
+            let got = epsilon((steps as f64).sqrt(), 1.0, steps, delta);
+            assert!(got >= exact && got <= exact * 1.0001, "{steps}, {delta}: {exact} {got}");
+        }
+    }
+
+    /// Half of all outputs in one cell: what a step's grid says must still be a distribution, and no loss may be lost. Limits of
+    /// dp_accounting 0.6.0 on ever finer grids.
+    #[test]
+    fn rare_sampling_over_many_steps() {
+        for (sigma, p, steps, delta, limit) in [
+            (0.5, 1e-4, 10_000, 1e-6, 1.953_224),
+            (0.9, 1e-4, 100_000, 1e-8, 0.241_22),
+            (2.0, 1e-3, 1, 1e-10, 0.011_004_6),
+        ] {
+            let got = epsilon(sigma, p, steps, delta);
+            assert!(got >= limit * 0.999_95 && got <= limit * 1.005, "{sigma}, {p}, {steps}: {limit} {got}");
+        }
+        let mechanism = Subsampled::new(0.5, 1e-4, 10_000).unwrap();
+        for direction in [Direction::Remove, Direction::Add] {
+            for spacing in [1e-5, 3e-5, 1e-4] {
+                let step = mechanism.step(direction, spacing, mechanism.range(direction, 1e-16));
+                let total: f64 = step.masses.iter().sum::<f64>() + step.infinite;
+                assert!((total - 1.0).abs() < 1e-11, "{direction:?}, {spacing}: {total}");
             }
         }
     }
