@@ -111,7 +111,7 @@ fn pairs_are_independent() {
             })
             .collect();
         let cells = [(1.0 - prob).powi(2), prob * (1.0 - prob), prob * (1.0 - prob), prob * prob];
-        let mut check = |what: &str, pairs: &mut dyn Iterator<Item = (bool, bool)>| {
+        let check = |what: &str, pairs: &mut dyn Iterator<Item = (bool, bool)>| {
             let mut counts = [0.0; 4];
             pairs.for_each(|(a, b)| counts[2 * usize::from(a) + usize::from(b)] += 1.0);
             check_chi_squared(&format!("{what}, p = {prob}"), goodness(&counts, &cells), 3.0);

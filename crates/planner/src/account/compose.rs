@@ -195,16 +195,12 @@ impl Grid {
             values[place].re += mass * (theta * loss - log_moment).exp();
         }
         forward.process(&mut values);
-        // Most coefficients vanish in the power: below e^{−100} they are not worth an arc tangent.
+        // Most coefficients vanish in the power: below e^{−100} they are not worth the work.
         let vanishing = (-200.0 / n).exp();
         // The transform of real numbers: the second half is the first one's mirror image.
         for k in 0..=grid / 2 {
-            values[k] = if values[k].norm_sqr() < vanishing {
-                Complex64::default()
-            } else {
-                let (radius, angle) = values[k].to_polar();
-                Complex64::from_polar(radius.powf(n), angle * n)
-            };
+            let vanishes = values[k].norm_sqr() < vanishing;
+            values[k] = if vanishes { Complex64::default() } else { power(values[k], count) };
             values[(grid - k) % grid] = values[k].conj();
         }
         let energy: f64 = values.iter().map(Complex64::norm_sqr).sum();
@@ -223,6 +219,19 @@ impl Grid {
             error: 4.0 * tilt.cut + rounding(n) * energy.sqrt().max(1.0),
         }
     }
+}
+
+/// By squaring: about `count` times the rounding of one product.
+fn power(mut base: Complex64, mut count: u64) -> Complex64 {
+    let mut product = Complex64::new(1.0, 0.0);
+    while count > 1 {
+        if count % 2 == 1 {
+            product *= base;
+        }
+        base *= base;
+        count /= 2;
+    }
+    product * base
 }
 
 impl Composed {

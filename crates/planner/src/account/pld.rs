@@ -52,18 +52,25 @@ impl Subsampled {
 
     pub(super) fn epsilon_with(&self, effort: Effort, delta: f64) -> Result<f64> {
         super::gdp::Budget::new(0.0, delta)?;
-        let [remove, add] = [Direction::Remove, Direction::Add]
-            .map(|direction| self.composed(direction, Known::Delta(delta), effort).epsilon(delta));
-        // Numbers that are none prove nothing.
-        Ok(if remove.is_nan() || add.is_nan() { f64::INFINITY } else { remove.max(add) })
+        Ok(self.worse(|direction| self.composed(direction, Known::Delta(delta), effort).epsilon(delta)))
     }
 
     /// The smallest δ this analysis proves for ε.
     pub fn delta(&self, epsilon: f64) -> Result<f64> {
         super::gdp::Budget::new(epsilon, 0.5)?;
-        let [remove, add] = [Direction::Remove, Direction::Add]
-            .map(|direction| self.composed(direction, Known::Epsilon(epsilon), FINE).delta(epsilon));
-        Ok(remove.max(add))
+        Ok(self
+            .worse(|direction| self.composed(direction, Known::Epsilon(epsilon), FINE).delta(epsilon))
+            .min(1.0))
+    }
+
+    /// The larger of both directions, computed side by side; numbers that are none prove nothing.
+    fn worse(&self, of: impl Fn(Direction) -> f64 + Sync) -> f64 {
+        let [remove, add] = std::thread::scope(|scope| {
+            let remove = scope.spawn(|| of(Direction::Remove));
+            let add = of(Direction::Add);
+            [remove.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), add]
+        });
+        if remove.is_nan() || add.is_nan() { f64::INFINITY } else { remove.max(add) }
     }
 
     /// Where the loss of the larger dataset's side equals `loss`: `x = σ² ln((e^loss − 1 + p)/p) + ½`; −∞ below its smallest value.
