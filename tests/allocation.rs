@@ -50,7 +50,9 @@ fn a_step_allocates_nothing() {
             let mut noise = Mechanism::cpu_with(&plan, Key::from_os().unwrap(), shard, options).unwrap();
             let mut gradient = vec![0.0_f32; 100_003];
             let mut halves = vec![half::bf16::ZERO; 100_003];
-            // The first steps may set up what a thread keeps.
+            // The first steps may set up what a thread keeps, and on a busy machine a thread may start late.
+            (0..20).for_each(|_| noise.add_to(&mut gradient).unwrap());
+            std::thread::sleep(std::time::Duration::from_millis(50));
             (0..3).for_each(|_| noise.add_to(&mut gradient).unwrap());
             let before = ALLOCATIONS.load(Ordering::Relaxed);
             (0..300).for_each(|_| noise.add_to(&mut gradient).unwrap());

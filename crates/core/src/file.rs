@@ -22,6 +22,10 @@ pub(crate) fn write_atomically(
     write: impl FnOnce(&mut BufWriter<&mut File>) -> Result<()>,
 ) -> Result<()> {
     let fail = || Error::io("write", path);
+    // A rename would put a file in the place of a device or a pipe.
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(fail()(std::io::Error::other("not a file: expected a new name or a file to replace")));
+    }
     let folder = folder(path);
     let mut builder = tempfile::Builder::new();
     if access == Access::Usual {

@@ -50,7 +50,7 @@ struct Body {
     form: Form,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sampling: Option<Sampling>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "sorted")]
     certificate: Option<Certificate>,
 }
 
@@ -234,6 +234,30 @@ impl Plan {
     }
 }
 
+/// Keys in ascending order at every level, whatever order the build's JSON maps keep: the fingerprint is taken of this.
+fn sorted<S: serde::Serializer>(
+    certificate: &Option<Certificate>,
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    struct Sorted<'a>(&'a serde_json::Value);
+    impl Serialize for Sorted<'_> {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+            match self.0 {
+                serde_json::Value::Object(map) => serializer.collect_map(ascending(map)),
+                serde_json::Value::Array(list) => serializer.collect_seq(list.iter().map(Sorted)),
+                other => other.serialize(serializer),
+            }
+        }
+    }
+    fn ascending(map: &Certificate) -> std::collections::BTreeMap<&String, Sorted<'_>> {
+        map.iter().map(|(key, value)| (key, Sorted(value))).collect()
+    }
+    match certificate {
+        Some(map) => serializer.collect_map(ascending(map)),
+        None => serializer.serialize_none(),
+    }
+}
+
 struct FloatBits;
 
 impl serde_json::ser::Formatter for FloatBits {
@@ -265,6 +289,8 @@ mod tests {
         assert_ne!(full.fingerprint(), plan().fingerprint());
         let error = Plan::from_json(&full.to_json().replace("1e-300", "1e-299")).unwrap_err().to_string();
         assert!(error.contains("edited or damaged"), "{error}");
+        #[cfg(unix)]
+        assert!(full.save("/dev/null").unwrap_err().to_string().contains("not a file"));
         let bad = Sampling::Cyclic { dataset_size: 5, num_batches: 6 };
         assert!(plan().with_sampling(bad).unwrap_err().to_string().contains("number of batches is 6"));
     }
