@@ -31,17 +31,18 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Outcome<()> {
     let folder = std::env::args().nth(1).unwrap_or_else(|| "docs".into());
+    let table = Path::new(&folder).join("batch-size.tsv");
+    let mut text = String::from(HEADER);
     let mut rows = Vec::new();
     for epsilon in [1.0, 10.0] {
         for power in 0..=12 {
             let row = compute(Budget::new(epsilon, DELTA)?, 1 << power)?;
             println!("{}", line(&row));
+            text += &(line(&row) + "\n");
             rows.push(row);
         }
     }
-    let mut table = String::from(HEADER);
-    rows.iter().for_each(|row| table += &(line(row) + "\n"));
-    std::fs::write(Path::new(&folder).join("batch-size.tsv"), table)?;
+    std::fs::write(table, text)?;
     draw(&rows, &Path::new(&folder).join("batch-size.svg"))
 }
 
@@ -93,6 +94,9 @@ fn compute(budget: Budget, batch: u64) -> Outcome<Row> {
 
 /// Two panels, readable without colour: marks and dashes tell the lines apart.
 fn draw(rows: &[Row], path: &Path) -> Outcome<()> {
+    const FONT: &[u8] = include_bytes!("../crates/cli/assets/DejaVuSans-subset.ttf");
+    plotters::style::register_font("sans-serif", FontStyle::Normal, FONT)
+        .map_err(|_| "the font is damaged")?;
     let root = SVGBackend::new(path, (1000, 460)).into_drawing_area();
     root.fill(&WHITE)?;
     for (panel, epsilon) in root.split_evenly((1, 2)).iter().zip([1.0, 10.0]) {
@@ -103,6 +107,7 @@ fn draw(rows: &[Row], path: &Path) -> Outcome<()> {
         let mut chart = ChartBuilder::on(panel)
             .caption(format!("ε = {epsilon}, δ = 1e-6"), ("sans-serif", 20))
             .margin(12)
+            .margin_right(28)
             .x_label_area_size(42)
             .y_label_area_size(62)
             .build_cartesian_2d(
@@ -148,7 +153,7 @@ fn draw(rows: &[Row], path: &Path) -> Outcome<()> {
         }
         chart
             .configure_series_labels()
-            .position(SeriesLabelPosition::LowerLeft)
+            .position(SeriesLabelPosition::UpperRight)
             .background_style(WHITE.mix(0.85))
             .border_style(BLACK.mix(0.4))
             .label_font(("sans-serif", 14))
