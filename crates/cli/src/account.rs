@@ -91,8 +91,20 @@ fn of_plan(path: &Path, output: &mut Output<'_>) -> Result<Outcome> {
             Method::Amplified => SUBSAMPLED,
         },
     };
-    let head = format!("{}, {} steps", certificate.strategy, plan.num_steps());
-    output.text(format!("{head}\n\n{}\n{}", text(&numbers, output)?, plan::claim_text(&claim, output)))?;
+    let mut table = Table::new(["", "value"]);
+    for (name, value) in [
+        ("standard deviation of Z", plan.stddev()),
+        ("clip norm", certificate.clip_norm),
+        ("sensitivity", claim.sensitivity),
+        ("μ (GDP), not amplified", claim.gdp_mu),
+        ("σ = 1/μ", claim.noise_multiplier),
+        ("ε", claim.epsilon),
+        ("δ", claim.delta),
+    ] {
+        table.row([name.to_owned(), short(value)]);
+    }
+    let (strategy, claimed) = (&certificate.strategy, plan::claim_text(&claim, output));
+    output.text(format!("{strategy}: the claim holds\n\n{}\n{claimed}", table.render(output)))?;
     output.json(&PlanReport { numbers, holds: true, reason: None, claim: Some(claim) })?;
     Ok(Outcome::Passed)
 }

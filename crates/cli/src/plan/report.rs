@@ -50,13 +50,7 @@ struct Skipped {
 }
 
 impl Report {
-    pub fn new(
-        question: &Question,
-        answer: &Recommendation,
-        plan: &Plan,
-        claim: Claim,
-        out: Option<&Path>,
-    ) -> Result<Report> {
+    pub fn new(answer: &Recommendation, plan: &Plan, claim: Claim, out: Option<&Path>) -> Result<Report> {
         let independent = answer.candidates.iter().filter(|candidate| candidate.name.starts_with("identity"));
         let independent = independent.map(|candidate| candidate.error).fold(f64::INFINITY, f64::min);
         let rows = answer.candidates.iter().enumerate();
@@ -65,7 +59,7 @@ impl Report {
             recommended: answer.candidates[answer.best].name.clone(),
             reason: answer.reason.clone(),
             candidates: rows
-                .map(|(i, candidate)| Row::new(candidate, i == answer.best, independent, question))
+                .map(|(i, candidate)| Row::new(candidate, i == answer.best, independent))
                 .collect(),
             skipped: answer
                 .skipped
@@ -79,13 +73,12 @@ impl Report {
 }
 
 impl Row {
-    fn new(candidate: &Candidate, recommended: bool, independent: f64, question: &Question) -> Row {
+    fn new(candidate: &Candidate, recommended: bool, independent: f64) -> Row {
         let claim = &candidate.certificate.claim;
         let schedule = match candidate.plan.sampling() {
             Some(sampling) => sampling_name(sampling),
             None => participation_name(&candidate.certificate.participation),
         };
-        debug_assert_eq!(candidate.plan.num_steps(), question.num_steps as u64);
         Row {
             name: candidate.name.clone(),
             recommended,
@@ -158,7 +151,7 @@ pub fn text(report: &Report, question: &Question, replaced: bool, output: &Outpu
     let skipped = skipped.collect::<String>();
     let skipped = if skipped.is_empty() { skipped } else { format!("\nLeft out\n{skipped}") };
     format!(
-        "{} steps, {} workload, clip norm {}, {}\n\n{}\nnoise: in the {}, against the best independent noise; state and bytes moved per parameter, rows of normals and moves per step\n{skipped}\n{} {}\n\n{}",
+        "{} steps, {} workload, clip norm {}, {}\n\n{}\nnoise: of the {}, relative to the best independent noise. Per parameter: state kept; per step, rows of normals made and bytes moved.\n{skipped}\n{} {}\n\n{}",
         question.num_steps,
         workload_name(&question.workload),
         question.clip_norm,
