@@ -35,6 +35,9 @@ struct PlanReport {
     claim: Option<Claim>,
 }
 
+/// Smaller ones are lost among the smallest f64 in the tails of privacy loss distributions.
+const LEAST_DELTA: f64 = 1e-300;
+
 pub(crate) fn run(args: &AccountArgs, output: &mut Output<'_>) -> Result<Outcome> {
     if let Some(path) = &args.plan {
         return of_plan(path, output);
@@ -192,15 +195,19 @@ fn subsampled(args: &AccountArgs, sampling_prob: f64, steps: u64) -> Result<Repo
             "{name} {value} does not describe a subsampled mechanism: give --noise-multiplier"
         )));
     }
+    if let Some(delta) = args.delta.filter(|delta| *delta > 0.0 && *delta < LEAST_DELTA) {
+        let expected = format!("at least {LEAST_DELTA:e}, which this analysis resolves");
+        return Err(Failure::value("delta", format!("{delta:e}"), expected));
+    }
     let mechanism = |sigma: f64| Ok::<_, Failure>(Subsampled::new(sigma, sampling_prob, steps)?);
     let (sigma, epsilon, delta) = match (args.noise_multiplier, args.epsilon, args.delta) {
         (Some(sigma), None, Some(delta)) => {
             let epsilon = mechanism(sigma)?.epsilon(delta)?;
             if !epsilon.is_finite() {
                 return Err(Failure::value(
-                    "delta",
-                    format!("{delta:e}"),
-                    "one that this analysis resolves: at least about 1e-13, more for more steps",
+                    "epsilon",
+                    format!("infinite at noise multiplier {sigma} and delta {delta:e}"),
+                    "a finite one: more noise, or a larger delta",
                 ));
             }
             (sigma, epsilon, delta)

@@ -5,7 +5,7 @@ mod common;
 use common::{KEY, Plans, binary};
 
 /// A command line as words, `{x}` being a file of the test's folder, and what the message must contain.
-const CASES: [(&str, &[&str]); 68] = [
+const CASES: [(&str, &[&str]); 70] = [
     // The command line itself.
     ("", &["subcommand"]),
     ("bogus", &["bogus"]),
@@ -65,7 +65,9 @@ const CASES: [(&str, &[&str]); 68] = [
     ("account --sampling-prob 0.1 --noise-multiplier 1 --delta 1e-6", &["--steps"]),
     ("account --sampling-prob 1.5 --steps 10 --noise-multiplier 1 --delta 1e-6", &["1.5", "(0, 1]"]),
     ("account --sampling-prob 0.1 --steps 10 --mu 1 --delta 1e-6", &["--mu 1", "--noise-multiplier"]),
-    ("account --sampling-prob 0.1 --steps 10 --noise-multiplier 1 --delta 1e-20", &["1e-20", "1e-13"]),
+    ("account --sampling-prob 0.1 --steps 10 --noise-multiplier 1 --delta 1e-310", &["e-310", "1e-300"]),
+    ("account --sampling-prob 0.1 --steps 10 --noise-multiplier 0.001 --delta 1e-6", &["infinite", "0.001"]),
+    ("account --sampling-prob 0.1 --steps 10 --epsilon 1 --delta 1e-310", &["e-310", "1e-300"]),
     // Noise.
     (
         "generate --plan {missing.json} KEY --steps 0..1 --coords 0..9 --out {o.npy}",

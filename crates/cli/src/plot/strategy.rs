@@ -140,7 +140,7 @@ fn thinned(values: &[f64]) -> Vec<(f64, f64)> {
     let mut points = Vec::new();
     let mut from = 0;
     while from < n {
-        let to = ((from as f64 + 1.0) * (n as f64).powf(1.0 / MAX_POINTS as f64)).ceil() as usize;
+        let to = ((from as f64 + 1.0) * (n as f64).powf(1.0 / MAX_POINTS as f64)).floor() as usize;
         let to = to.clamp(from + 1, n);
         let (at, value) = values[from..to]
             .iter()

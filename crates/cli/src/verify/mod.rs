@@ -60,6 +60,7 @@ struct Report {
 }
 
 type Run = fn(bool) -> Result<Finding>;
+type BoxedRun = Box<dyn Fn() -> Result<Finding>>;
 
 /// What is said of a plan.
 const CLAIM: &str = "the plan's claim";
@@ -81,7 +82,7 @@ const CHECKS: [(&str, Run); 12] = [
 ];
 
 pub(crate) fn run(args: &VerifyArgs, output: &mut Output<'_>) -> Result<Outcome> {
-    let mut runs: Vec<(&'static str, Box<dyn Fn() -> Result<Finding>>)> = Vec::new();
+    let mut runs: Vec<(&'static str, BoxedRun)> = Vec::new();
     if let Some(path) = &args.plan {
         // One that does not load is bad input, not a check that failed.
         let plan = plan::load(path)?;
