@@ -3,10 +3,13 @@
 use crate::args::AccountArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::output::Output;
+use crate::plan;
 use crate::progress::Progress;
 use crate::table::{Table, short};
-use corrnoise::planner::account::{self, Budget, Subsampled};
+use corrnoise::planner::account::{self, Budget, Search, Subsampled};
+use corrnoise::planner::{Claim, Error, Method, verify};
 use serde::Serialize;
+use std::path::Path;
 
 /// The keys of `account --json`; what does not follow from the question is null.
 #[derive(Serialize)]
@@ -22,7 +25,23 @@ struct Report {
 const GAUSSIAN: &str = "Gaussian mechanism, exact";
 const SUBSAMPLED: &str = "Poisson-subsampled Gaussian mechanism, privacy loss distribution, an upper bound (add or remove one unit)";
 
+/// The keys of `account PLAN --json`: those of `account`, null if the claim does not hold, and three more.
+#[derive(Serialize)]
+struct PlanReport {
+    #[serde(flatten)]
+    numbers: Report,
+    holds: bool,
+    reason: Option<String>,
+    claim: Option<Claim>,
+}
+
+/// Smaller ones are lost among the smallest f64 in the tails of privacy loss distributions.
+const LEAST_DELTA: f64 = 1e-300;
+
 pub(crate) fn run(args: &AccountArgs, output: &mut Output<'_>) -> Result<Outcome> {
+    if let Some(path) = &args.plan {
+        return of_plan(path, output);
+    }
     let report = match (args.sampling_prob, args.steps) {
         (Some(sampling_prob), Some(steps)) => subsampled(args, sampling_prob, steps)?,
         _ => gaussian(args)?,
@@ -30,6 +49,75 @@ pub(crate) fn run(args: &AccountArgs, output: &mut Output<'_>) -> Result<Outcome
     output.text(text(&report, output)?)?;
     output.json(&report)?;
     Ok(Outcome::Passed)
+}
+
+/// A plan's claim, computed again.
+fn of_plan(path: &Path, output: &mut Output<'_>) -> Result<Outcome> {
+    let plan = plan::load(path)?;
+    let verified = {
+        let _progress = Progress::waiting("computing the claim again");
+        verify(&plan)
+    };
+    let certificate = match verified {
+        Ok(certificate) => certificate,
+        // No claim, or none that can be read: there is nothing to hold.
+        Err(error @ Error::Certificate(_)) => {
+            return Err(Failure::input(format!(
+                "{}: {error}; expected a plan of `corrnoise plan`",
+                path.display()
+            )));
+        }
+        Err(error) => {
+            let reason = format!("{}: {}", path.display(), refuted(&error));
+            output.note(&reason);
+            let numbers = Report {
+                gdp_mu: None,
+                noise_multiplier: None,
+                zcdp_rho: None,
+                epsilon: None,
+                delta: None,
+                method: "none: the claim does not hold",
+            };
+            output.json(&PlanReport { numbers, holds: false, reason: Some(reason), claim: None })?;
+            return Ok(Outcome::Failed);
+        }
+    };
+    let claim = certificate.claim;
+    let numbers = Report {
+        gdp_mu: Some(claim.gdp_mu),
+        noise_multiplier: Some(claim.noise_multiplier),
+        zcdp_rho: Some(account::zcdp_rho_of_gdp(claim.gdp_mu)),
+        epsilon: Some(claim.epsilon),
+        delta: Some(claim.delta),
+        method: match claim.method {
+            Method::Gaussian => GAUSSIAN,
+            Method::Amplified => SUBSAMPLED,
+        },
+    };
+    let mut table = Table::new(["", "value"]);
+    for (name, value) in [
+        ("standard deviation of Z", plan.stddev()),
+        ("clip norm", certificate.clip_norm),
+        ("sensitivity", claim.sensitivity),
+        ("μ (GDP), not amplified", claim.gdp_mu),
+        ("σ = 1/μ", claim.noise_multiplier),
+        ("ε", claim.epsilon),
+        ("δ", claim.delta),
+    ] {
+        table.row([name.to_owned(), short(value)]);
+    }
+    let (strategy, claimed) = (&certificate.strategy, plan::claim_text(&claim, output));
+    output.text(format!("{strategy}: the claim holds\n\n{}\n{claimed}", table.render(output)))?;
+    output.json(&PlanReport { numbers, holds: true, reason: None, claim: Some(claim) })?;
+    Ok(Outcome::Passed)
+}
+
+/// Why a claim does not hold, in one line.
+pub(crate) fn refuted(error: &Error) -> String {
+    match error {
+        Error::Disagreement { .. } => error.to_string(),
+        other => format!("the plan's claim does not hold: {other}"),
+    }
 }
 
 fn gaussian(args: &AccountArgs) -> Result<Report> {
@@ -107,23 +195,28 @@ fn subsampled(args: &AccountArgs, sampling_prob: f64, steps: u64) -> Result<Repo
             "{name} {value} does not describe a subsampled mechanism: give --noise-multiplier"
         )));
     }
+    if let Some(delta) = args.delta.filter(|delta| *delta > 0.0 && *delta < LEAST_DELTA) {
+        let expected = format!("at least {LEAST_DELTA:e}, which this analysis resolves");
+        return Err(Failure::value("delta", format!("{delta:e}"), expected));
+    }
     let mechanism = |sigma: f64| Ok::<_, Failure>(Subsampled::new(sigma, sampling_prob, steps)?);
     let (sigma, epsilon, delta) = match (args.noise_multiplier, args.epsilon, args.delta) {
         (Some(sigma), None, Some(delta)) => {
             let epsilon = mechanism(sigma)?.epsilon(delta)?;
             if !epsilon.is_finite() {
                 return Err(Failure::value(
-                    "delta",
-                    format!("{delta:e}"),
-                    "one that this analysis resolves: at least about 1e-13, more for more steps",
+                    "epsilon",
+                    format!("infinite at noise multiplier {sigma} and delta {delta:e}"),
+                    "a finite one: more noise, or a larger delta",
                 ));
             }
             (sigma, epsilon, delta)
         }
         (Some(sigma), Some(epsilon), None) => (sigma, epsilon, mechanism(sigma)?.delta(epsilon)?),
         (None, Some(epsilon), Some(delta)) => {
-            mechanism(1.0)?;
-            (calibrate(sampling_prob, steps, budget(epsilon, delta)?)?, epsilon, delta)
+            let _progress = Progress::waiting("calibrating");
+            let found = Subsampled::calibrated(budget(epsilon, delta)?, sampling_prob, steps, Search::Fine)?;
+            (found.noise_multiplier, epsilon, delta)
         }
         _ => {
             return Err(Failure::input(
@@ -139,54 +232,6 @@ fn subsampled(args: &AccountArgs, sampling_prob: f64, steps: u64) -> Result<Repo
         delta: Some(delta),
         method: SUBSAMPLED,
     })
-}
-
-/// The smallest noise multiplier that meets a budget, from above: its ε is at most a hundred-thousandth smaller than asked for.
-fn calibrate(sampling_prob: f64, steps: u64, budget: Budget) -> Result<f64> {
-    const TOLERANCE: f64 = 1e-5;
-    const MOST_TRIES: u64 = 60;
-    let mut progress = Progress::new(12, "calibrating");
-    let mut tries = 0;
-    // ln ε against its target: falls with the noise. Of (almost) no noise ε is infinite, of much it is 0.
-    let mut excess = |sigma: f64| -> Result<f64> {
-        tries += 1;
-        progress.set(tries);
-        if tries > MOST_TRIES || !(1e-3..1e12).contains(&sigma) {
-            let budget = format!("epsilon {:e}, delta {:e}", budget.epsilon, budget.delta);
-            return Err(Failure::value(
-                "budget",
-                budget,
-                "one that this analysis resolves, with delta at least about 1e-13",
-            ));
-        }
-        let epsilon = Subsampled::new(sigma, sampling_prob, steps)?.epsilon(budget.delta)?;
-        Ok((epsilon / budget.epsilon).ln().clamp(-50.0, 50.0))
-    };
-    // By the central limit μ = p·√(N(exp(1/σ²) − 1)): a guess that is a few percent off.
-    let mu = account::gdp_mu_of_budget(budget)? / sampling_prob;
-    let guess = (mu * mu / steps as f64).ln_1p().recip().sqrt();
-    let (mut low, mut high) = (guess / 1.05, guess * 1.05);
-    let (mut above, mut below) = (excess(low)?, excess(high)?);
-    while above < 0.0 {
-        (high, below) = (low, above);
-        low /= 1.3;
-        above = excess(low)?;
-    }
-    while below > 0.0 {
-        (low, above) = (high, below);
-        high *= 1.3;
-        below = excess(high)?;
-    }
-    // The secant of the last two points in ln σ, aimed into the tolerance; half-way where it leaves the bracket.
-    let (mut before, mut last) = ((low, above), (high, below));
-    while below < -TOLERANCE && high / low > 1.0 + 1e-9 {
-        let slope = (last.1 - before.1) / (last.0 / before.0).ln();
-        let secant = last.0 * ((-0.5 * TOLERANCE - last.1) / slope).exp();
-        let sigma = if secant > low && secant < high { secant } else { (low * high).sqrt() };
-        (before, last) = (last, (sigma, excess(sigma)?));
-        if last.1 > 0.0 { low = sigma } else { (high, below) = last }
-    }
-    Ok(high)
 }
 
 fn text(report: &Report, output: &Output<'_>) -> Result<String> {

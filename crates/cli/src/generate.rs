@@ -8,6 +8,7 @@ use crate::failure::{Failure, Outcome, Result};
 use crate::npy;
 use crate::output::{Output, write_file};
 use crate::parse::Backend;
+use crate::plan;
 use crate::progress::Progress;
 use corrnoise::backend::{Backend as _, Step, StepKernel};
 use corrnoise::form::Kernel;
@@ -15,7 +16,6 @@ use corrnoise::{
     Cpu, CpuGradients, CpuOptions, Family, Form, Incarnations, Isa, Key, Plan, Row, RunKey, Shard,
 };
 use serde::Serialize;
-use std::path::Path;
 
 /// The keys of `generate --json`.
 #[derive(Serialize)]
@@ -35,7 +35,7 @@ struct Report {
 type MakeRow<'a> = Box<dyn FnMut(&Step<'_>, &mut [f32]) -> Result<()> + 'a>;
 
 pub(crate) fn run(args: &GenerateArgs, output: &mut Output<'_>) -> Result<Outcome> {
-    let plan = load_plan(&args.plan)?;
+    let plan = plan::load(&args.plan)?;
     check_ranges(args, &plan)?;
     let key = key(args)?;
     let run_key = key.run_key(plan.fingerprint());
@@ -90,17 +90,6 @@ pub(crate) fn run(args: &GenerateArgs, output: &mut Output<'_>) -> Result<Outcom
     }
     output.json(&report)?;
     Ok(Outcome::Passed)
-}
-
-/// Reads a plan, with advice where it cannot be used.
-pub(crate) fn load_plan(path: &Path) -> Result<Plan> {
-    Plan::load(path).map_err(|error| match error {
-        corrnoise::Error::Plan(reason) => Failure::input(format!(
-            "plan {} refused: {reason}; expected a file that was written by a planner and not changed since",
-            path.display()
-        )),
-        other => Failure::input(format!("{other}; expected the path of a plan")),
-    })
 }
 
 fn check_ranges(args: &GenerateArgs, plan: &Plan) -> Result<()> {

@@ -3,14 +3,18 @@
 use crate::args::InspectArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::output::Output;
-use crate::parse::{participation_name, workload_name};
+use crate::parse::{StrategySpec, adjacency_name, participation_name, workload_name};
+use crate::plan;
 use crate::plot;
 use crate::strategies::{self, Columns};
 use crate::table::{Table, short};
 use corrnoise::form::Kernel;
 use corrnoise::planner::optimize::Problem;
-use corrnoise::planner::{Adjacency, Factorization, Kind, Loss, Strategy};
+use corrnoise::planner::{
+    Adjacency, Certificate, Factorization, Kind, Loss, Participation, Strategy, Workload,
+};
 use serde::Serialize;
+use std::path::Path;
 
 /// The keys of `inspect --json`.
 #[derive(Serialize)]
@@ -61,33 +65,93 @@ pub(crate) fn run(args: &InspectArgs, output: &mut Output<'_>) -> Result<Outcome
     Ok(Outcome::Passed)
 }
 
+/// A plan's or the command line's, whichever is asked for.
 fn inspect(args: &InspectArgs) -> Result<Inspected> {
-    let num_steps = usize::try_from(args.steps)
-        .map_err(|_| Failure::value("number of steps", args.steps, "what fits into memory"))?;
+    match (&args.plan, &args.strategy, args.steps) {
+        (Some(path), ..) => of_plan(args, path),
+        (None, Some(strategy), Some(steps)) => of_strategy(args, strategy, steps),
+        _ => Err(Failure::input("nothing to inspect: expected a plan, or --strategy and --steps")),
+    }
+}
+
+/// Of the coefficients that run, under what the plan's certificate says, or the command line where that says something.
+fn of_plan(args: &InspectArgs, path: &Path) -> Result<Inspected> {
+    let plan = plan::load(path)?;
+    let stated = match plan.certificate() {
+        Some(_) => Some(Certificate::of(&plan)?),
+        None => None,
+    };
+    let num_steps = check_steps(plan.num_steps())?;
+    let problem = Problem {
+        num_steps,
+        workload: given(&args.workload, stated.as_ref().map(|c| &c.workload), Workload::Prefix),
+        participation: given(
+            &args.participation,
+            stated.as_ref().map(|c| &c.participation),
+            Participation::Single,
+        ),
+        target: args.objective,
+    };
+    problem.participation.check(num_steps)?;
+    let adjacency = given(&args.adjacency, stated.as_ref().map(|c| &c.adjacency), Adjacency::ZeroOut);
+    let factorization = Factorization::from_form(plan.form(), num_steps)?;
+    // The leading block of a triangular matrix' inverse is the inverse of its leading block.
+    let block = Factorization::from_form(plan.form(), num_steps.min(strategies::NUM_COEFS))?;
+    let columns = Columns {
+        strategy: strategies::first_column(&block.matrix()?),
+        noising: strategies::first_column(&block.inverse()?),
+    };
+    let described = factorization.describe();
+    let name = described.rsplit_once(", ").map_or(described.as_str(), |(name, _steps)| name).to_owned();
+    inspected(name, problem, adjacency, factorization, columns)
+}
+
+fn given<T: Clone>(flag: &Option<T>, stated: Option<&T>, default: T) -> T {
+    flag.as_ref().or(stated).cloned().unwrap_or(default)
+}
+
+fn check_steps(steps: u64) -> Result<usize> {
+    let num_steps = usize::try_from(steps)
+        .map_err(|_| Failure::value("number of steps", steps, "what fits into memory"))?;
     // What is larger is refused here, before anything of that size is allocated.
     if num_steps > MAX_STEPS {
         return Err(Failure::value("number of steps", num_steps, format!("at most {MAX_STEPS}")));
     }
+    Ok(num_steps)
+}
+
+fn of_strategy(args: &InspectArgs, strategy: &StrategySpec, steps: u64) -> Result<Inspected> {
     let problem = Problem {
-        num_steps,
-        workload: args.workload.clone(),
-        participation: args.participation.clone(),
+        num_steps: check_steps(steps)?,
+        workload: given(&args.workload, None, Workload::Prefix),
+        participation: given(&args.participation, None, Participation::Single),
         target: args.objective,
     };
-    let base = strategies::build(&args.strategy, &problem)?;
+    let adjacency = given(&args.adjacency, None, Adjacency::ZeroOut);
+    let base = strategies::build(strategy, &problem)?;
     let norms: Option<Vec<f64>> = match args.column_normalize {
         true => Some(base.column_norms_squared()?.into_iter().map(f64::sqrt).collect()),
         false => None,
     };
     let columns = strategies::first_columns(&base, norms.as_deref())?;
     let factorization = if args.column_normalize { base.column_normalized()? } else { base };
-    let loss = factorization.loss(&problem.workload, &problem.participation, args.adjacency)?;
+    inspected(strategy.to_string(), problem, adjacency, factorization, columns)
+}
+
+fn inspected(
+    name: String,
+    problem: Problem,
+    adjacency: Adjacency,
+    factorization: Factorization,
+    columns: Columns,
+) -> Result<Inspected> {
+    let loss = factorization.loss(&problem.workload, &problem.participation, adjacency)?;
     let (bound, reason) = problem.lower_bound();
-    let factor = if args.adjacency == Adjacency::ReplaceOne { 2.0 } else { 1.0 };
+    let factor = if adjacency == Adjacency::ReplaceOne { 2.0 } else { 1.0 };
     Ok(Inspected {
-        name: args.strategy.to_string(),
+        name,
         problem,
-        adjacency: args.adjacency,
+        adjacency,
         factorization,
         columns,
         loss,
@@ -120,11 +184,8 @@ fn report(inspected: &Inspected, args: &InspectArgs) -> Result<Report> {
         noising_coefs: columns.noising.clone(),
         participation: participation_name(&problem.participation),
         workload: workload_name(&problem.workload),
-        adjacency: match args.adjacency {
-            Adjacency::ZeroOut => "zero-out",
-            Adjacency::ReplaceOne => "replace-one",
-        },
-        column_normalized: factorization.is_column_normalized(),
+        adjacency: adjacency_name(inspected.adjacency),
+        column_normalized: args.column_normalize,
         objective: match args.objective {
             corrnoise::planner::optimize::Target::Max => "max",
             corrnoise::planner::optimize::Target::Rms => "rms",

@@ -13,6 +13,7 @@ mod inspect;
 mod npy;
 mod output;
 mod parse;
+mod plan;
 mod plot;
 mod progress;
 mod reference;
@@ -70,6 +71,7 @@ pub fn run(
 
 fn dispatch(command: Command, output: &mut Output<'_>) -> Result<Outcome> {
     match command {
+        Command::Plan(args) => plan::run(&args, output),
         Command::Inspect(args) => inspect::run(&args, output),
         Command::Account(args) => account::run(&args, output),
         Command::Generate(args) => generate::run(&args, output),

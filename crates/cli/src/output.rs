@@ -55,6 +55,24 @@ impl<'a> Output<'a> {
     }
 }
 
+/// Refuses a path that could not be written to, before the work whose result it is for.
+pub fn check_writable(path: &Path) -> Result<()> {
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        return Ok(());
+    }
+    if path.is_dir() {
+        return Err(Failure::input(format!("cannot write {}: it is a folder; name a file", path.display())));
+    }
+    temporary_in(folder_of(path)).map(drop).map_err(|error| Failure::io("write", path, error))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
 /// Writes a file through a temporary one in the same folder: it appears whole or not at all.
 ///
 /// A path that is something else than a file (a pipe, a device) is written to directly: a rename would replace it.
@@ -67,14 +85,10 @@ pub fn write_file<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<T
         writer.flush().map_err(fail)?;
         return Ok(value);
     }
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
     if path.is_dir() {
         return Err(Failure::input(format!("cannot write {}: it is a folder; name a file", path.display())));
     }
-    let mut temporary = temporary_in(folder).map_err(fail)?;
+    let mut temporary = temporary_in(folder_of(path)).map_err(fail)?;
     let mut writer = BufWriter::with_capacity(1 << 20, temporary.as_file_mut());
     let value = write(&mut writer)?;
     writer.flush().map_err(fail)?;

@@ -1,5 +1,6 @@
 //! Values of the command line: strategies, schemas, workloads, numbers and ranges, each with an error that says what was expected.
 
+use corrnoise::Rounds;
 use corrnoise::planner::{Adjacency, Participation, Workload, optimize::Target};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,23 @@ pub enum StrategySpec {
     TreeFull,
     Bisr(usize),
     BandinvOpt(usize),
+}
+
+/// A strategy by name, or the best of all.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StrategyChoice {
+    Auto,
+    One(StrategySpec),
+}
+
+/// How batches are drawn from a dataset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SamplingSpec {
+    Poisson,
+    BlockPoisson(u64),
+    Cyclic,
+    BallsInBins,
+    None,
 }
 
 /// What makes noise.
@@ -74,6 +92,36 @@ pub fn strategy(text: &str) -> Parsed<StrategySpec> {
         "bandinv-opt" => bands(StrategySpec::BandinvOpt),
         _ => Err(format!("no such strategy; expected {STRATEGY_NAMES}")),
     }
+}
+
+/// `auto` or a strategy.
+pub fn strategy_choice(text: &str) -> Parsed<StrategyChoice> {
+    match text {
+        "auto" => Ok(StrategyChoice::Auto),
+        _ => strategy(text)
+            .map(StrategyChoice::One)
+            .map_err(|error| error.replace("expected", "expected auto,")),
+    }
+}
+
+/// `poisson`, `block-poisson:B`, `cyclic`, `balls-in-bins` or `none`.
+pub fn sampling(text: &str) -> Parsed<SamplingSpec> {
+    match split(text) {
+        ("poisson", None) => Ok(SamplingSpec::Poisson),
+        ("block-poisson", blocks) => {
+            Ok(SamplingSpec::BlockPoisson(whole("block-poisson", "B", blocks)? as u64))
+        }
+        ("cyclic", None) => Ok(SamplingSpec::Cyclic),
+        ("balls-in-bins", None) => Ok(SamplingSpec::BallsInBins),
+        ("none", None) => Ok(SamplingSpec::None),
+        _ => Err("no such sampling; expected poisson, block-poisson:B, cyclic, balls-in-bins or none".into()),
+    }
+}
+
+/// 8, 12 or 20.
+pub fn rounds(text: &str) -> Parsed<Rounds> {
+    let refuse = || format!("{text:?} is no number of rounds; expected 8, 12 or 20");
+    text.parse::<u32>().ok().and_then(|rounds| Rounds::try_from(rounds).ok()).ok_or_else(refuse)
 }
 
 /// `single`, `full`, `cyclic:B,K` or `minsep:B,K`.
@@ -170,6 +218,11 @@ pub fn count(text: &str) -> Parsed<u64> {
     natural(text).filter(|value| *value >= 1).ok_or_else(refuse)
 }
 
+/// A whole number of bytes, 0 included.
+pub fn size(text: &str) -> Parsed<u64> {
+    natural(text).ok_or_else(|| format!("{text:?} is no whole number of bytes, such as 0 or 64"))
+}
+
 /// `a..b` with `a < b`.
 pub fn range(text: &str) -> Parsed<Range<u64>> {
     let ends = text.split_once("..").and_then(|(from, to)| Some((natural(from)?, natural(to)?)));
@@ -234,6 +287,14 @@ pub fn participation_name(participation: &Participation) -> String {
             format!("minsep:{min_sep},{max_participations}")
         }
         Participation::Patterns(patterns) => format!("{} patterns", patterns.len()),
+    }
+}
+
+/// A relation as the command line writes it.
+pub fn adjacency_name(adjacency: Adjacency) -> &'static str {
+    match adjacency {
+        Adjacency::ZeroOut => "zero-out",
+        Adjacency::ReplaceOne => "replace-one",
     }
 }
 

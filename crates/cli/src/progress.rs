@@ -22,6 +22,16 @@ impl Progress {
         Progress { bar, start: Instant::now(), shown: false }
     }
 
+    /// For work of unknown length: says what is being done and for how long, by itself.
+    pub fn waiting(message: &str) -> Progress {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        bar.set_message(message.to_owned());
+        bar.enable_steady_tick(PATIENCE / 4);
+        Progress { bar, start: Instant::now(), shown: true }
+    }
+
     /// Done so far.
     pub fn set(&mut self, done: u64) {
         self.bar.set_position(done);

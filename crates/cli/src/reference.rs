@@ -5,7 +5,8 @@ use clap::CommandFactory;
 use std::fmt::Write;
 
 /// What `--json` prints, by subcommand.
-const JSON_KEYS: [(&str, &str); 6] = [
+const JSON_KEYS: [(&str, &str); 7] = [
+    ("plan", include_str!("reference/plan.md")),
     ("inspect", include_str!("reference/inspect.md")),
     ("account", include_str!("reference/account.md")),
     ("generate", include_str!("reference/generate.md")),

@@ -132,6 +132,7 @@ fn leading_block(count: usize, entry: impl Fn(usize, usize) -> f64) -> Result<Lo
     Ok(Lower::new(&rows)?)
 }
 
-fn first_column(matrix: &Lower) -> Vec<f64> {
+/// Column 0.
+pub fn first_column(matrix: &Lower) -> Vec<f64> {
     (0..matrix.len()).map(|t| matrix.get(t, 0)).collect()
 }

@@ -5,7 +5,7 @@ mod common;
 use common::{KEY, Plans, binary};
 
 /// A command line as words, `{x}` being a file of the test's folder, and what the message must contain.
-const CASES: [(&str, &[&str]); 68] = [
+const CASES: [(&str, &[&str]); 70] = [
     // The command line itself.
     ("", &["subcommand"]),
     ("bogus", &["bogus"]),
@@ -65,7 +65,9 @@ const CASES: [(&str, &[&str]); 68] = [
     ("account --sampling-prob 0.1 --noise-multiplier 1 --delta 1e-6", &["--steps"]),
     ("account --sampling-prob 1.5 --steps 10 --noise-multiplier 1 --delta 1e-6", &["1.5", "(0, 1]"]),
     ("account --sampling-prob 0.1 --steps 10 --mu 1 --delta 1e-6", &["--mu 1", "--noise-multiplier"]),
-    ("account --sampling-prob 0.1 --steps 10 --noise-multiplier 1 --delta 1e-20", &["1e-20", "1e-13"]),
+    ("account --sampling-prob 0.1 --steps 10 --noise-multiplier 1 --delta 1e-310", &["e-310", "1e-300"]),
+    ("account --sampling-prob 0.1 --steps 10 --noise-multiplier 0.001 --delta 1e-6", &["infinite", "0.001"]),
+    ("account --sampling-prob 0.1 --steps 10 --epsilon 1 --delta 1e-310", &["e-310", "1e-300"]),
     // Noise.
     (
         "generate --plan {missing.json} KEY --steps 0..1 --coords 0..9 --out {o.npy}",
@@ -113,10 +115,91 @@ const MORE: [(&str, &[&str]); 6] = [
     ("bench --clipping-factor 0.5", &["0.5", "at least 1"]),
 ];
 
+/// Plans: `BASE` is a question that has an answer.
+const PLANS: [(&str, &[&str]); 51] = [
+    // How long, how much.
+    ("plan", &["--steps", "--epochs", "--epsilon"]),
+    ("plan --mu 1", &["--steps", "--epochs"]),
+    ("plan --steps 8", &["--epsilon", "--mu", "--noise-multiplier"]),
+    ("plan --steps 8 --epochs 2 --dataset-size 80 --batch-size 10 --mu 1", &["--steps", "--epochs"]),
+    ("plan --steps 8 --mu 1 --noise-multiplier 1", &["--mu", "--noise-multiplier"]),
+    ("plan --steps 8 --mu 1 --epsilon 1 --delta 1e-6", &["--mu", "--epsilon"]),
+    ("plan --steps 0 --mu 1", &["\"0\"", "from 1 on"]),
+    ("plan --steps 1e12 --mu 1", &["1000000000000", "at most"]),
+    ("plan --epochs 2 --mu 1", &["--dataset-size", "--batch-size"]),
+    ("plan --epochs 0 --dataset-size 80 --batch-size 10 --mu 1", &["epochs is 0"]),
+    ("plan --epochs -2 --dataset-size 80 --batch-size 10 --mu 1", &["epochs is -2"]),
+    ("plan --steps 8 --epsilon 1", &["--delta"]),
+    ("plan --steps 8 --epsilon 0 --delta 1e-6", &["epsilon is 0", "positive"]),
+    ("plan --steps 8 --epsilon -1 --delta 1e-6", &["epsilon is -1"]),
+    ("plan --steps 8 --epsilon 1 --delta 1", &["delta is 1", "(0, 1)"]),
+    ("plan --steps 8 --epsilon 1 --delta 0", &["delta is 0"]),
+    ("plan --steps 8 --mu 1 --delta 2", &["delta is 2"]),
+    ("plan --steps 8 --mu 0", &["mu is 0"]),
+    ("plan --steps 8 --noise-multiplier -1", &["noise multiplier is -1"]),
+    ("plan --steps 8 --mu nan", &["nan"]),
+    ("plan --steps 8 --mu 1 --clip-norm 0", &["clip norm is 0"]),
+    // Who takes part.
+    ("plan --steps 8 --mu 1 --participation minsep:3,4", &["4", "1 to 3"]),
+    ("plan BASE --participation cyclic:4,3", &["3", "1 to 2"]),
+    ("plan BASE --participation twice", &["twice", "minsep:B,K"]),
+    ("plan BASE --participation full --setting streaming", &["--participation", "--setting"]),
+    ("plan BASE --participation full --sampling cyclic", &["--participation", "--sampling"]),
+    ("plan BASE --dataset-size 80", &["--batch-size"]),
+    ("plan BASE --batch-size 80", &["--dataset-size"]),
+    ("plan BASE --dataset-size 80 --batch-size 81", &["batch size is 81", "1 to 80"]),
+    ("plan BASE --dataset-size 80 --batch-size 0", &["\"0\""]),
+    ("plan BASE --setting centralized", &["--dataset-size"]),
+    ("plan BASE --setting decentralized", &["decentralized", "federated"]),
+    ("plan BASE --setting federated", &["--min-sep", "--max-participations"]),
+    ("plan BASE --setting federated --min-sep 2", &["--max-participations"]),
+    ("plan BASE --setting streaming --min-sep 2 --max-participations 2", &["--min-sep 2", "federated"]),
+    ("plan BASE --sampling poisson", &["--sampling", "--dataset-size"]),
+    ("plan BASE DATA --sampling shuffle", &["shuffle", "balls-in-bins"]),
+    ("plan BASE DATA --sampling block-poisson:9", &["9", "1 to 8"]),
+    ("plan BASE DATA --sampling poisson --adjacency replace-one", &["replace-one", "zero-out"]),
+    ("plan --steps 8 --mu 1 DATA --sampling poisson", &["--sampling", "--strategy"]),
+    ("plan --steps 8 --mu 1 -s banded:3 DATA --sampling block-poisson:2", &["bands is 3", "at most 2"]),
+    // The rest.
+    ("plan --steps 8 --mu 1 -s quadtree", &["quadtree", "auto"]),
+    ("plan --steps 8 --mu 1 -s blt:2 --max-state-bytes 4", &["8 bytes", "at most 4"]),
+    ("plan BASE --max-state-bytes -1", &["-1"]),
+    ("plan BASE --rounds 13", &["13", "8, 12 or 20"]),
+    ("plan BASE --unit household", &["household", "user"]),
+    ("plan BASE --out {missing/p.json}", &["missing/p.json", "No such file"]),
+    ("plan BASE --out {blt.json/p.json}", &["blt.json/p.json", "Not a directory"]),
+    ("plan BASE --out {.}", &["folder"]),
+    ("plan BASE --out /dev/full", &["/dev/full", "No space left"]),
+    ("plan BASE --workload momentum:2", &["2"]),
+];
+
+/// Commands that read a plan.
+const READERS: [(&str, &[&str]); 17] = [
+    ("inspect {missing.json}", &["missing.json", "No such file"]),
+    ("inspect {cut.json}", &["cut.json", "refused"]),
+    ("inspect {edited.json}", &["edited.json", "edited or damaged"]),
+    ("inspect {short.key}", &["short.key", "refused"]),
+    ("inspect {.}", &["directory"]),
+    ("inspect {blt.json} --steps 8", &["--steps"]),
+    ("inspect {blt.json} --column-normalize", &["--column-normalize"]),
+    ("inspect {blt.json} -p minsep:20,3", &["3", "1 to 2"]),
+    ("inspect {blt.json} --plot {missing/p.svg}", &["missing/p.svg", "No such file"]),
+    ("account {missing.json}", &["missing.json", "No such file"]),
+    ("account {cut.json}", &["cut.json", "refused"]),
+    ("account {edited.json}", &["edited.json", "edited or damaged"]),
+    ("account {blt.json}", &["blt.json", "no privacy claim"]),
+    ("account {blt.json} --mu 1", &["--mu"]),
+    ("verify {missing.json}", &["missing.json", "No such file"]),
+    ("verify {cut.json}", &["cut.json", "refused"]),
+    ("verify {edited.json} --quick", &["edited.json", "edited or damaged"]),
+];
+
 fn words(line: &str, plans: &Plans) -> Vec<String> {
     let word = |word: &str| match word.strip_prefix('{').and_then(|word| word.strip_suffix('}')) {
         Some(".") => vec![plans.folder.path().to_str().unwrap().to_owned()],
         Some(name) => vec![plans.text(name)],
+        None if word == "BASE" => ["--steps", "8", "--mu", "1", "-s", "identity"].map(str::to_owned).to_vec(),
+        None if word == "DATA" => ["--dataset-size", "80", "--batch-size", "10"].map(str::to_owned).to_vec(),
         None if word == "KEY" => vec!["--key-hex".into(), KEY.into()],
         None => vec![word.to_owned()],
     };
@@ -144,7 +227,7 @@ fn bad_command_lines() {
     std::fs::write(plans.path("edited.json"), text.replacen("0.5", "0.25", 1)).unwrap();
     std::fs::write(plans.path("short.key"), "c0ffee\n").unwrap();
     let before = plans.files();
-    for (line, fragments) in CASES.iter().chain(&MORE) {
+    for (line, fragments) in CASES.iter().chain(&MORE).chain(&PLANS).chain(&READERS) {
         refuse(line, &words(line, &plans), fragments);
         assert_eq!(plans.files(), before, "{line} left a file behind");
         assert_eq!(std::fs::read_to_string(plans.path("blt.json")).unwrap(), text, "{line}");

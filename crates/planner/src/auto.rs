@@ -22,7 +22,7 @@ use corrnoise_core::form::Kernel;
 use corrnoise_core::{Form, Plan, Sampling};
 
 /// Where training happens, which decides who can take part when.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Setting {
     /// One dataset, passed over in batches.
     Centralized {
@@ -40,6 +40,8 @@ pub enum Setting {
     },
     /// Everyone takes part at most once.
     Streaming,
+    /// The trainer's own data pipeline guarantees it.
+    Given(Participation),
 }
 
 /// What a trainer knows and wants.
@@ -143,9 +145,10 @@ impl Cost {
 }
 
 impl Setting {
-    /// Poisson sampling is for one dataset; all others have one schedule.
-    fn cycle(&self, num_steps: usize) -> Result<Schedule> {
+    /// The schedule without Poisson sampling, which is for one dataset; all other settings have this one alone.
+    pub fn cycle(&self, num_steps: usize) -> Result<Schedule> {
         Ok(match *self {
+            Setting::Given(ref participation) => Schedule::Participation(participation.clone()),
             Setting::Centralized { dataset_size, batch_size } => {
                 let num_batches = check_batches(dataset_size, batch_size)?;
                 Schedule::Sampling(Sampling::Cyclic { dataset_size, num_batches })
@@ -182,7 +185,9 @@ pub fn recommend(question: &Question, observer: Observer<'_>) -> Result<Recommen
     Ok(Recommendation { candidates, skipped, best, reason })
 }
 
-fn candidate(
+/// One mechanism for a question: the strategy, calibrated and certified under a schedule, with its error and cost. The question's setting
+/// does not matter here, the schedule takes its place.
+pub fn candidate(
     question: &Question,
     name: &str,
     strategy: &Factorization,
@@ -245,15 +250,27 @@ fn attempts(question: &Question, cycle: &Schedule, observer: Observer<'_>) -> Re
         attempts.push((format!("bandinv-opt:{bands}"), under(inverse.map(|best| best.factorization))));
         let bisr = Strategy::banded_inverse_square_root(bands).and_then(|s| Factorization::new(s, n));
         attempts.push((format!("bisr:{bands}"), under(bisr)));
+    } else {
+        attempts.push(too_large("banded strategies and inverses", "n² bands", n, BANDED_STEPS));
     }
     if n <= crate::CUBIC_LIMIT {
         attempts.push(("tree".into(), under(Factorization::new(Strategy::Tree(Estimator::Streaming), n))));
+    } else {
+        attempts.push(too_large("tree", "n³/6", n, crate::CUBIC_LIMIT));
     }
     if n <= DENSE_STEPS {
         let dense = optimize::dense::optimize(&problem, observer).map(|best| best.factorization);
         attempts.push(("dense".into(), under(dense)));
+    } else {
+        attempts.push(too_large("dense", "n³", n, DENSE_STEPS));
     }
     Ok(attempts)
+}
+
+/// A class that is not tried at this size.
+fn too_large(name: &str, cost: &'static str, n: usize, limit: usize) -> Attempt {
+    let what = "optimising and certifying it".into();
+    (name.into(), Err(Error::TooLarge { what, cost, n, limit }))
 }
 
 /// Independent noise and bands under Poisson sampling, where there is a dataset to sample from.
@@ -352,8 +369,9 @@ mod tests {
     fn every_candidate_is_certified_within_the_budget() {
         let central = Setting::Centralized { dataset_size: 2000, batch_size: 100 };
         let federated = Setting::Federated { min_sep: 20, max_participations: 4 };
-        for setting in [central, federated, Setting::Streaming] {
-            let answer = recommend(&question(setting, 100, 2.0), &mut unobserved()).unwrap();
+        let given = Setting::Given(Participation::MinSep { min_sep: 30, max_participations: 3 });
+        for setting in [central, federated, Setting::Streaming, given] {
+            let answer = recommend(&question(setting.clone(), 100, 2.0), &mut unobserved()).unwrap();
             assert!(answer.candidates.len() >= 6, "{setting:?}: {:?}", answer.skipped);
             for candidate in &answer.candidates {
                 let claim = verify(&candidate.plan).unwrap().claim;

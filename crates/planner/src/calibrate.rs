@@ -169,7 +169,7 @@ pub fn calibrate_bands(
     Ok((factorization, block_poisson(dataset_size, batch_size, best as u64)))
 }
 
-/// Batches per epoch, at least one.
+/// Batches per epoch, none larger than `batch_size`: `⌈epochs · dataset_size / batch_size⌉` steps are then no more than `epochs` epochs.
 pub(crate) fn check_batches(dataset_size: u64, batch_size: u64) -> Result<u64> {
     if dataset_size == 0 {
         return Err(Error::parameter("dataset size", 0, "at least 1"));
@@ -181,11 +181,11 @@ pub(crate) fn check_batches(dataset_size: u64, batch_size: u64) -> Result<u64> {
             format!("1 to {dataset_size}, the dataset's size"),
         ));
     }
-    Ok(dataset_size / batch_size)
+    Ok(dataset_size.div_ceil(batch_size))
 }
 
 /// Blocks that take turns, with batches of the given expected size; one block is plain Poisson sampling.
-pub(crate) fn block_poisson(dataset_size: u64, batch_size: u64, num_blocks: u64) -> Sampling {
+pub fn block_poisson(dataset_size: u64, batch_size: u64, num_blocks: u64) -> Sampling {
     let sampling_prob = (batch_size as f64 * num_blocks as f64 / dataset_size as f64).min(1.0);
     match num_blocks {
         1 => Sampling::Poisson { dataset_size, sampling_prob },

@@ -151,6 +151,8 @@ impl Basis {
         let gdp_mu = self.clip_norm * self.sensitivity.value / stddev;
         let plain = epsilon_of_delta(gdp_mu, delta)?;
         let amplified = self.poisson.map(|poisson| self.amplified(poisson, stddev, delta)).transpose()?;
+        // With next to no noise that analysis gives no bound; the other one does.
+        let amplified = amplified.filter(|amplified| amplified.epsilon.is_finite());
         let (epsilon, method) = match amplified {
             Some(amplified) if amplified.epsilon < plain => (amplified.epsilon, Method::Amplified),
             _ => (plain, Method::Gaussian),

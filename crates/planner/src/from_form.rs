@@ -9,7 +9,7 @@ use crate::lower::Lower;
 use crate::strategy::Strategy;
 use corrnoise_core::Form;
 use corrnoise_core::form::{Kernel, Regenerate, Ring};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 impl Factorization {
     /// The factorisation that a form runs at a number of steps.
@@ -117,11 +117,12 @@ fn noising_matrix(regenerate: &Regenerate, form: &Form, n: usize) -> Result<Lowe
 
 /// The Cholesky factor of the covariance of listed rows, row by row.
 fn listed_factor(regenerate: &Regenerate, n: usize) -> Result<Lower> {
-    let rows: Vec<HashMap<_, f64>> = (0..n as u64)
+    // In order, so that sums round the same way in every process.
+    let rows: Vec<BTreeMap<_, f64>> = (0..n as u64)
         .map(|t| {
-            let mut row = HashMap::new();
+            let mut row = BTreeMap::new();
             for term in regenerate.listed_terms(t).expect("listed at every step") {
-                *row.entry((term.family, term.index)).or_insert(0.0) += term.weight;
+                *row.entry((term.family as u8, term.index)).or_insert(0.0) += term.weight;
             }
             row
         })

@@ -38,7 +38,7 @@ pub mod tree;
 mod workload;
 
 pub use blt::Blt;
-pub use calibrate::{Goal, calibrate, calibrate_bands};
+pub use calibrate::{Goal, block_poisson, calibrate, calibrate_bands};
 pub use certificate::{Certificate, Utility, certificate, verify};
 pub use claim::{Amplified, Claim, Method, PrivacyUnit, Terms};
 pub use error::{Error, Result};

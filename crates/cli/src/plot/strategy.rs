@@ -65,8 +65,8 @@ pub fn draw(inspected: &Inspected, picture: &Picture) -> Result<()> {
 }
 
 fn title(pen: &mut dyn Pen, inspected: &Inspected) {
-    let normalized = if inspected.factorization.is_column_normalized() { ", columns normalised" } else { "" };
-    let heading = format!("{}{normalized}, {} steps", inspected.name, inspected.problem.num_steps);
+    let scaled = if inspected.factorization.has_scaled_columns() { ", columns normalised" } else { "" };
+    let heading = format!("{}{scaled}, {} steps", inspected.name, inspected.problem.num_steps);
     pen.text((30.0, 28.0), Align::Left, 22.0, BLACK, &heading);
     let details = format!(
         "{} participation, {} workload; sensitivity {:.4}, max loss {:.4}, rms loss {:.4}",
@@ -82,9 +82,9 @@ fn title(pen: &mut dyn Pen, inspected: &Inspected) {
 fn matrices(inspected: &Inspected) -> Result<Matrices<'static>> {
     let whole = &inspected.factorization;
     let n = whole.num_steps();
-    // Normalised columns depend on the whole, so no part of it stands alone.
-    let part = match n > WHOLE && !whole.is_column_normalized() {
-        true => Some(Factorization::new(whole.strategy().clone(), BLOCK)?),
+    // The scales of columns are those of the whole, so no part of it stands alone.
+    let part = match n > WHOLE && !whole.has_scaled_columns() {
+        true => Some(Factorization::new(whole.strategy().clone(), BLOCK)?.restarted(whole.restart_every())?),
         false => None,
     };
     let shown = part.as_ref().unwrap_or(whole);
@@ -140,7 +140,7 @@ fn thinned(values: &[f64]) -> Vec<(f64, f64)> {
     let mut points = Vec::new();
     let mut from = 0;
     while from < n {
-        let to = ((from as f64 + 1.0) * (n as f64).powf(1.0 / MAX_POINTS as f64)).ceil() as usize;
+        let to = ((from as f64 + 1.0) * (n as f64).powf(1.0 / MAX_POINTS as f64)).floor() as usize;
         let to = to.clamp(from + 1, n);
         let (at, value) = values[from..to]
             .iter()

@@ -6,11 +6,15 @@ mod engines;
 mod statistics;
 mod vectors;
 
+use crate::account::refuted;
 use crate::args::VerifyArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::output::Output;
+use crate::plan;
 use crate::progress::Progress;
-use crate::table::seconds;
+use crate::table::{seconds, short};
+use corrnoise::Plan;
+use corrnoise::planner::Claim;
 use serde::Serialize;
 use std::time::Instant;
 
@@ -56,6 +60,10 @@ struct Report {
 }
 
 type Run = fn(bool) -> Result<Finding>;
+type BoxedRun = Box<dyn Fn() -> Result<Finding>>;
+
+/// What is said of a plan.
+const CLAIM: &str = "the plan's claim";
 
 /// All checks, in the order in which a failure of one explains those of the next.
 const CHECKS: [(&str, Run); 12] = [
@@ -74,14 +82,24 @@ const CHECKS: [(&str, Run); 12] = [
 ];
 
 pub(crate) fn run(args: &VerifyArgs, output: &mut Output<'_>) -> Result<Outcome> {
-    let mut checks = Vec::new();
-    let mut progress = Progress::new(CHECKS.len() as u64, "verifying");
+    let mut runs: Vec<(&'static str, BoxedRun)> = Vec::new();
+    if let Some(path) = &args.plan {
+        // One that does not load is bad input, not a check that failed.
+        let plan = plan::load(path)?;
+        runs.push((CLAIM, Box::new(move || claim(&plan))));
+    }
+    let quick = args.quick;
     for (name, check) in CHECKS {
+        runs.push((name, Box::new(move || check(quick))));
+    }
+    let mut checks = Vec::new();
+    let mut progress = Progress::new(runs.len() as u64, "verifying");
+    for (name, check) in &runs {
         progress.message(name);
         progress.set(checks.len() as u64);
         let start = Instant::now();
         // A check that cannot be carried out has not passed.
-        let finding = check(args.quick).or_else(|failure| match failure {
+        let finding = check().or_else(|failure| match failure {
             Failure::Input(message) => Ok(Finding::new(false, message)),
             other => Err(other),
         })?;
@@ -104,6 +122,18 @@ pub(crate) fn run(args: &VerifyArgs, output: &mut Output<'_>) -> Result<Outcome>
     ))?;
     output.json(&Report { passed: failed == 0, checks })?;
     Ok(if failed == 0 { Outcome::Passed } else { Outcome::Failed })
+}
+
+/// The claim computed again from the plan's own numbers. A plan without a claim has none that holds.
+fn claim(plan: &Plan) -> Result<Finding> {
+    Ok(match corrnoise::planner::verify(plan) {
+        Ok(certificate) => {
+            let Claim { epsilon, delta, .. } = certificate.claim;
+            let (strategy, epsilon) = (certificate.strategy, short(epsilon));
+            Finding::new(true, format!("ε = {epsilon} at δ = {delta:e}; {strategy}"))
+        }
+        Err(error) => Finding::new(false, refuted(&error)),
+    })
 }
 
 fn line(check: &Check, output: &Output<'_>) -> String {

@@ -1,0 +1,199 @@
+//! What `plan` says: the keys of its JSON, and the same for people.
+
+use crate::failure::{Failure, Result};
+use crate::output::Output;
+use crate::parse::{adjacency_name, participation_name, workload_name};
+use crate::table::{Table, short};
+use corrnoise::planner::auto::{Candidate, Question, Recommendation};
+use corrnoise::planner::optimize::Target;
+use corrnoise::planner::{Claim, Method};
+use corrnoise::{Plan, Sampling};
+use serde::Serialize;
+use serde_json::Value;
+use std::path::Path;
+
+/// The keys of `plan --json`.
+#[derive(Serialize)]
+pub struct Report {
+    plan: Value,
+    recommended: String,
+    reason: String,
+    candidates: Vec<Row>,
+    skipped: Vec<Skipped>,
+    claim: Claim,
+    out: Option<String>,
+}
+
+/// One mechanism.
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    recommended: bool,
+    schedule: String,
+    relative_noise: f64,
+    error: f64,
+    state_bytes_per_param: u64,
+    rows_per_step: f64,
+    bytes_per_step: f64,
+    epsilon: f64,
+    delta: f64,
+    method: Method,
+    gdp_mu: f64,
+    noise_multiplier: f64,
+    stddev: f64,
+}
+
+#[derive(Serialize)]
+struct Skipped {
+    name: String,
+    reason: String,
+}
+
+impl Report {
+    pub fn new(answer: &Recommendation, plan: &Plan, claim: Claim, out: Option<&Path>) -> Result<Report> {
+        let independent = answer.candidates.iter().filter(|candidate| candidate.name.starts_with("identity"));
+        let independent = independent.map(|candidate| candidate.error).fold(f64::INFINITY, f64::min);
+        let rows = answer.candidates.iter().enumerate();
+        Ok(Report {
+            plan: serde_json::from_str(&plan.to_json()).map_err(|error| Failure::input(error.to_string()))?,
+            recommended: answer.candidates[answer.best].name.clone(),
+            reason: answer.reason.clone(),
+            candidates: rows
+                .map(|(i, candidate)| Row::new(candidate, i == answer.best, independent))
+                .collect(),
+            skipped: answer
+                .skipped
+                .iter()
+                .map(|(name, reason)| Skipped { name: name.clone(), reason: reason.clone() })
+                .collect(),
+            claim,
+            out: out.map(|path| path.display().to_string()),
+        })
+    }
+}
+
+impl Row {
+    fn new(candidate: &Candidate, recommended: bool, independent: f64) -> Row {
+        let claim = &candidate.certificate.claim;
+        let schedule = match candidate.plan.sampling() {
+            Some(sampling) => sampling_name(sampling),
+            None => participation_name(&candidate.certificate.participation),
+        };
+        Row {
+            name: candidate.name.clone(),
+            recommended,
+            schedule,
+            relative_noise: candidate.error / independent,
+            error: candidate.error,
+            state_bytes_per_param: candidate.state_bytes,
+            rows_per_step: candidate.cost.rows,
+            bytes_per_step: candidate.cost.bytes,
+            epsilon: claim.epsilon,
+            delta: claim.delta,
+            method: claim.method,
+            gdp_mu: claim.gdp_mu,
+            noise_multiplier: claim.noise_multiplier,
+            stddev: candidate.plan.stddev(),
+        }
+    }
+}
+
+/// How batches are chosen, in a few words.
+fn sampling_name(sampling: Sampling) -> String {
+    match sampling {
+        Sampling::Poisson { sampling_prob, .. } => format!("Poisson, p = {}", digits(sampling_prob)),
+        Sampling::BlockPoisson { num_blocks, sampling_prob, .. } => {
+            format!("{num_blocks} blocks, Poisson, p = {}", digits(sampling_prob))
+        }
+        Sampling::Cyclic { num_batches, .. } => format!("cyclic, {num_batches} batches"),
+        Sampling::BallsInBins { num_bins, .. } => format!("balls in {num_bins} bins"),
+        Sampling::MinSep { min_sep, max_participations } => {
+            format!("guard, {min_sep} apart, at most {max_participations}")
+        }
+    }
+}
+
+/// Four digits, without zeros at the end.
+fn digits(value: f64) -> String {
+    let text = format!("{value:.3e}");
+    text.parse::<f64>().map_or(text, |rounded| rounded.to_string())
+}
+
+fn method_name(method: Method) -> &'static str {
+    match method {
+        Method::Gaussian => "Gaussian, exact",
+        Method::Amplified => "Poisson sampling, PLD",
+    }
+}
+
+pub fn text(report: &Report, question: &Question, replaced: bool, output: &Output<'_>) -> String {
+    let error = match question.target {
+        Target::Max => "worst error",
+        Target::Rms => "rms error",
+    };
+    let headings = ["", "mechanism", "schedule", "noise", error, "state", "rows", "moved", "ε", "by"];
+    let mut table = Table::new(headings);
+    for row in &report.candidates {
+        table.row([
+            if row.recommended { "*" } else { " " }.to_owned(),
+            row.name.split(", ").next().unwrap_or_default().to_owned(),
+            row.schedule.clone(),
+            format!("{:.3}", row.relative_noise),
+            short(row.error),
+            format!("{} B", row.state_bytes_per_param),
+            format!("{:.1}", row.rows_per_step),
+            format!("{:.0} B", row.bytes_per_step),
+            short(row.epsilon),
+            method_name(row.method).to_owned(),
+        ]);
+    }
+    let skipped = report.skipped.iter().map(|skipped| format!("  {}: {}\n", skipped.name, skipped.reason));
+    let skipped = skipped.collect::<String>();
+    let skipped = if skipped.is_empty() { skipped } else { format!("\nLeft out\n{skipped}") };
+    format!(
+        "{} steps, {} workload, clip norm {}, {}\n\n{}\nnoise: of the {}, relative to the best independent noise. Per parameter: state kept; per step, rows of normals made and bytes moved.\n{skipped}\n{} {}\n\n{}",
+        question.num_steps,
+        workload_name(&question.workload),
+        question.clip_norm,
+        adjacency_name(question.adjacency),
+        table.render(output),
+        match question.target {
+            Target::Max => "worst released value",
+            Target::Rms => "root mean square of all released values",
+        },
+        output.paint("1", "Recommended:"),
+        report.reason,
+        claim_text(&report.claim, output)
+    ) + &written(report, replaced)
+}
+
+/// A claim and what it rests on.
+pub fn claim_text(claim: &Claim, output: &Output<'_>) -> String {
+    let how = match (&claim.amplified, claim.method) {
+        (Some(amplified), Method::Amplified) => format!(
+            "amplified by Poisson sampling: {} rounds with probability {} and noise multiplier {}, by privacy loss distributions",
+            amplified.num_rounds,
+            digits(amplified.sampling_prob),
+            short(amplified.noise_multiplier)
+        ),
+        _ => format!(
+            "the whole run is one Gaussian mechanism with μ = {}, converted exactly",
+            short(claim.gdp_mu)
+        ),
+    };
+    let assumptions: String = claim.assumptions.iter().map(|line| format!("  - {line}\n")).collect();
+    format!(
+        "{} ε = {} at δ = {:e}; {how}\nprovided that\n{assumptions}",
+        output.paint("1", "Claim:"),
+        short(claim.epsilon),
+        claim.delta
+    )
+}
+
+fn written(report: &Report, replaced: bool) -> String {
+    match (&report.out, replaced) {
+        (None, _) => "\nNot written: name a file by --out".into(),
+        (Some(path), false) => format!("\nWritten to {path}, its claim verified"),
+        (Some(path), true) => format!("\nWritten to {path}, its claim verified; the old file was replaced"),
+    }
+}

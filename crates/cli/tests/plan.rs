@@ -1,0 +1,305 @@
+//! `plan` and the commands that read one: documented keys, the library's numbers to the last digit, and claims that do not hold.
+
+mod common;
+
+use common::{assert_keys, json, number, run};
+use corrnoise::planner::account::{self, Budget};
+use corrnoise::planner::auto::{self, Question, Setting, recommend};
+use corrnoise::planner::optimize::{Problem, Target, blt, unobserved};
+use corrnoise::planner::{
+    Adjacency, Certificate, Factorization, Goal, Participation, PrivacyUnit, Schedule, Strategy, Workload,
+    verify,
+};
+use corrnoise::{Plan, Sampling};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+const PLAN_KEYS: [&str; 7] = ["plan", "recommended", "reason", "candidates", "skipped", "claim", "out"];
+const CANDIDATE_KEYS: [&str; 14] = [
+    "name",
+    "recommended",
+    "schedule",
+    "relative_noise",
+    "error",
+    "state_bytes_per_param",
+    "rows_per_step",
+    "bytes_per_step",
+    "epsilon",
+    "delta",
+    "method",
+    "gdp_mu",
+    "noise_multiplier",
+    "stddev",
+];
+
+fn question(num_steps: usize, setting: Setting, goal: Goal) -> Question {
+    Question {
+        num_steps,
+        setting,
+        goal,
+        workload: Workload::Prefix,
+        target: Target::Max,
+        adjacency: Adjacency::ZeroOut,
+        privacy_unit: PrivacyUnit::Example,
+        clip_norm: 1.0,
+        max_state_bytes: None,
+    }
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+/// The plan that a command line answers with.
+fn plan(line: &str) -> (Value, Plan) {
+    let got = json(&words(line));
+    assert_keys(&got, &PLAN_KEYS);
+    let plan = Plan::from_json(&got["plan"].to_string()).unwrap();
+    let claim = verify(&plan).unwrap().claim;
+    assert_eq!(got["claim"], serde_json::to_value(&claim).unwrap(), "{line}");
+    (got, plan)
+}
+
+/// A plan in a folder of its own.
+fn written(line: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plan.json");
+    let (got, plan) = plan(&format!("{line} --out {}", path.display()));
+    assert_eq!(got["out"], path.to_str().unwrap());
+    assert_eq!(Plan::load(&path).unwrap(), plan);
+    (folder, path)
+}
+
+#[test]
+fn auto_is_the_library_s_recommendation() {
+    let central = Setting::Centralized { dataset_size: 330, batch_size: 20 };
+    let budget = Budget { epsilon: 2.0, delta: 1e-6 };
+    let (got, plan) = plan("plan --dataset-size 330 --batch-size 20 --epochs 2 --epsilon 2 --delta 1e-6");
+    // 2 · 330 / 20 steps of 17 batches: nobody takes part three times.
+    let question = question(33, central, Goal::Budget(budget));
+    let expected = recommend(&question, &mut unobserved()).unwrap();
+    let best = &expected.candidates[expected.best];
+    assert_eq!(plan, best.plan);
+    assert_eq!((&got["recommended"], &got["reason"]), (&best.name.clone().into(), &expected.reason.into()));
+    assert!(got["out"].is_null());
+    let candidates = got["candidates"].as_array().unwrap();
+    assert_eq!(candidates.len(), expected.candidates.len());
+    for (got, expected) in candidates.iter().zip(&expected.candidates) {
+        assert_keys(got, &CANDIDATE_KEYS);
+        assert_eq!(got["name"], expected.name);
+        assert_eq!(number(&got["error"]), expected.error);
+        assert_eq!(number(&got["epsilon"]), expected.certificate.claim.epsilon);
+        assert_eq!(number(&got["stddev"]), expected.plan.stddev());
+        assert_eq!(got["state_bytes_per_param"], expected.state_bytes);
+        assert_eq!(number(&got["rows_per_step"]), expected.cost.rows);
+        assert_eq!(got["recommended"], *expected.name == best.name);
+        if let Participation::Cyclic { max_participations, .. } = expected.certificate.participation
+            && matches!(expected.plan.sampling(), Some(Sampling::Cyclic { .. }))
+        {
+            assert_eq!(max_participations, 2);
+        }
+    }
+    let skipped = got["skipped"].as_array().unwrap();
+    assert_eq!(skipped.len(), expected.skipped.len());
+    skipped.iter().for_each(|skipped| assert_keys(skipped, &["name", "reason"]));
+}
+
+#[test]
+fn one_strategy_under_every_schedule() {
+    let goal = Goal::GdpMu { gdp_mu: 1.0, delta: 1e-6 };
+    let cyclic = Sampling::Cyclic { dataset_size: 80, num_batches: 8 };
+    let cases: [(&str, Schedule); 7] = [
+        ("", Schedule::Participation(Participation::Single)),
+        (
+            "-p minsep:7,3",
+            Schedule::Participation(Participation::MinSep { min_sep: 7, max_participations: 3 }),
+        ),
+        ("--dataset-size 80 --batch-size 10", Schedule::Sampling(cyclic)),
+        ("--dataset-size 80 --batch-size 10 --sampling cyclic", Schedule::Sampling(cyclic)),
+        (
+            "--dataset-size 80 --batch-size 10 --sampling balls-in-bins",
+            Schedule::Sampling(Sampling::BallsInBins { dataset_size: 80, num_bins: 8 }),
+        ),
+        (
+            "--dataset-size 80 --batch-size 10 --sampling none",
+            Schedule::Participation(Participation::Cyclic { separation: 8, max_participations: 3 }),
+        ),
+        (
+            "--setting federated --min-sep 6 --max-participations 2",
+            Schedule::Sampling(Sampling::MinSep { min_sep: 6, max_participations: 2 }),
+        ),
+    ];
+    for (line, schedule) in cases {
+        let (_, plan) = plan(&format!("plan --steps 24 --mu 1 --strategy blt:2 {line}"));
+        let problem = Problem {
+            num_steps: 24,
+            workload: Workload::Prefix,
+            participation: schedule.participation(24).unwrap(),
+            target: Target::Max,
+        };
+        let strategy = blt::optimize(&problem, 2, &mut unobserved()).unwrap().factorization;
+        let question = question(24, Setting::Streaming, goal);
+        let expected = auto::candidate(&question, "blt:2", &strategy, schedule).unwrap();
+        assert_eq!(plan, expected.plan, "{line}");
+    }
+}
+
+#[test]
+fn amplified_plans_and_other_terms() {
+    let data = "--dataset-size 400 --batch-size 10 --steps 24";
+    // One round's noise multiplier, as in DP-SGD.
+    let line =
+        format!("plan {data} --noise-multiplier 1.5 --delta 1e-5 --strategy identity --sampling poisson");
+    let (got, plain) = plan(&line);
+    assert_eq!(got["claim"]["method"], "amplified");
+    assert!((plain.stddev() / 1.5 - 1.0).abs() < 1e-6);
+    let expected = account::Subsampled::new(1.5, 10.0 / 400.0, 24).unwrap().epsilon(1e-5).unwrap();
+    assert!((number(&got["claim"]["epsilon"]) / expected - 1.0).abs() < 1e-4);
+    // Next to no noise: what amplification cannot bound, the Gaussian mechanism does.
+    let line = format!("plan {data} --noise-multiplier 0.001 --strategy identity --sampling poisson");
+    assert_eq!(plan(&line).0["claim"]["method"], "gaussian");
+    let line = format!("plan {data} --epsilon 1 --delta 1e-6 -s banded-opt:4 --sampling block-poisson:4");
+    let (_, banded) = plan(&line);
+    let sampling = Sampling::BlockPoisson { dataset_size: 400, num_blocks: 4, sampling_prob: 0.1 };
+    assert_eq!(banded.sampling(), Some(sampling));
+    let (_, other) = plan(
+        "plan --steps 24 --mu 0.5 --delta 1e-9 -s banded:3 --clip-norm 0.25 --unit user --adjacency replace-one -w momentum:0.9 --rounds 20",
+    );
+    let certificate = Certificate::of(&other).unwrap();
+    assert_eq!((certificate.clip_norm, certificate.claim.delta), (0.25, 1e-9));
+    assert_eq!((certificate.privacy_unit, certificate.adjacency), (PrivacyUnit::User, Adjacency::ReplaceOne));
+    assert_eq!(certificate.workload, Workload::momentum(0.9, 0.0).unwrap());
+    assert_eq!(u32::from(other.rounds()), 20);
+    // With all mechanisms compared, σ is that of the whole run.
+    let (_, automatic) = plan(&format!("plan {data} --noise-multiplier 2"));
+    let claim = Certificate::of(&automatic).unwrap().claim;
+    assert!((claim.noise_multiplier - 2.0).abs() < 1e-5, "{claim:?}");
+}
+
+#[test]
+fn inspect_reads_a_plan() {
+    let (_folder, path) =
+        written("plan --steps 40 --mu 1 --strategy blt:2 --participation minsep:9,3 --adjacency replace-one");
+    let path = path.to_str().unwrap();
+    let plan = Plan::load(path).unwrap();
+    let got = json(&["inspect", path]);
+    let running = Factorization::from_form(plan.form(), 40).unwrap();
+    let minsep = Participation::MinSep { min_sep: 9, max_participations: 3 };
+    let loss = running.loss(&Workload::Prefix, &minsep, Adjacency::ReplaceOne).unwrap();
+    assert_eq!(number(&got["sensitivity"]), loss.sensitivity.value);
+    assert_eq!(number(&got["max_loss"]), loss.max_loss());
+    assert_eq!((&got["participation"], &got["adjacency"]), (&"minsep:9,3".into(), &"replace-one".into()));
+    let columns = [running.matrix().unwrap(), running.inverse().unwrap()];
+    for (key, matrix) in ["strategy_coefs", "noising_coefs"].into_iter().zip(columns) {
+        for (t, value) in got[key].as_array().unwrap().iter().enumerate() {
+            assert!((number(value) - matrix.get(t, 0)).abs() < 1e-12, "{key}[{t}]");
+        }
+    }
+    let other = json(&["inspect", path, "-p", "single", "--adjacency", "zero-out"]);
+    let loss = running.loss(&Workload::Prefix, &Participation::Single, Adjacency::ZeroOut).unwrap();
+    assert_eq!(number(&other["sensitivity"]), loss.sensitivity.value);
+}
+
+/// Plans without a certificate, of every form, with restarts and scales.
+#[test]
+fn inspect_reads_every_form() {
+    let plans = common::Plans::new();
+    for (name, form) in common::forms() {
+        let picture = plans.text(&format!("{name}.svg"));
+        let got = json(&["inspect", &plans.text(&format!("{name}.json")), "--plot", &picture]);
+        let running = Factorization::from_form(&form, 30).unwrap();
+        let loss = running.loss(&Workload::Prefix, &Participation::Single, Adjacency::ZeroOut).unwrap();
+        assert_eq!(number(&got["rms_loss"]), loss.rms_loss(), "{name}");
+        assert!(std::fs::metadata(&picture).unwrap().len() > 10_000, "{name}");
+    }
+    let strategy = Strategy::banded_square_root(4).unwrap();
+    let scaled = Factorization::new(strategy, 30).unwrap().column_normalized().unwrap().form().unwrap();
+    Plan::new(30, scaled.clone(), 0.5).unwrap().save(plans.path("scaled.json")).unwrap();
+    let got = json(&["inspect", &plans.text("scaled.json")]);
+    let first = Factorization::from_form(&scaled, 30).unwrap().matrix().unwrap().get(0, 0);
+    assert_eq!(number(&got["strategy_coefs"][0]), first);
+    assert!((number(&got["sensitivity"]) - 1.0).abs() < 1e-6);
+}
+
+#[test]
+fn account_and_verify_confirm_a_plan() {
+    let (_folder, path) = written("plan --steps 24 --epsilon 2 --delta 1e-7 --strategy banded-opt:4");
+    let claim = verify(&Plan::load(&path).unwrap()).unwrap().claim;
+    let path = path.to_str().unwrap();
+    let got = json(&["account", path]);
+    assert_keys(
+        &got,
+        &["gdp_mu", "noise_multiplier", "zcdp_rho", "epsilon", "delta", "method", "holds", "reason", "claim"],
+    );
+    assert_eq!(got["holds"], true);
+    assert_eq!((number(&got["epsilon"]), number(&got["gdp_mu"])), (claim.epsilon, claim.gdp_mu));
+    assert_eq!(got["claim"], serde_json::to_value(&claim).unwrap());
+    let got = json(&["verify", "--quick", path]);
+    let checks = got["checks"].as_array().unwrap();
+    assert_eq!((&checks[0]["name"], &checks[0]["verdict"]), (&"the plan's claim".into(), &"passed".into()));
+}
+
+/// Changes a plan by hand and gives it the fingerprint that the refusal of the change tells.
+fn reseal(path: &Path, from: &str, to: &str) {
+    let text = std::fs::read_to_string(path).unwrap();
+    assert!(text.contains(from), "{text}");
+    let text = text.replacen(from, to, 1);
+    let message = Plan::from_json(&text).unwrap_err().to_string();
+    let word_after = |marker: &str| {
+        let rest = &message[message.find(marker).unwrap() + marker.len()..];
+        rest[..64].to_owned()
+    };
+    let (old, new) = (word_after("fingerprint is "), word_after("content has "));
+    std::fs::write(path, text.replacen(&old, &new, 1)).unwrap();
+    Plan::load(path).unwrap();
+}
+
+#[test]
+fn a_claim_that_does_not_hold_is_exit_code_1() {
+    let (_folder, path) = written("plan --steps 24 --epsilon 2 --delta 1e-7 --strategy banded-opt:4");
+    let stddev = Plan::load(&path).unwrap().stddev();
+    let original = std::fs::read_to_string(&path).unwrap();
+    let less = format!("\"stddev\": {}", stddev / 2.0);
+    let edits = [
+        (format!("\"stddev\": {stddev}"), less, "epsilon"),
+        ("\"clip_norm\": 1.0".into(), "\"clip_norm\": 0.5".into(), "norm 1"),
+        ("\"participation\": \"single\"".into(), "\"participation\": \"full\"".into(), "claim"),
+    ];
+    for (from, to, fragment) in edits {
+        std::fs::write(&path, &original).unwrap();
+        reseal(&path, &from, &to);
+        let text = path.to_str().unwrap();
+        let (code, stdout, stderr) = run(&["account", text]);
+        assert_eq!((code, stdout.as_str(), stderr.lines().count()), (1, "", 1), "{to}: {stderr}");
+        assert!(stderr.contains("does not hold") && stderr.contains(fragment), "{to}: {stderr}");
+        let (code, stdout, _) = run(&["account", text, "--json"]);
+        let got: Value = serde_json::from_str(&stdout).unwrap();
+        assert_eq!((code, &got["holds"], &got["epsilon"]), (1, &false.into(), &Value::Null));
+        let (code, stdout, _) = run(&["verify", "--quick", text]);
+        assert_eq!(code, 1);
+        let line = stdout.lines().next().unwrap();
+        assert!(line.starts_with("FAILED") && line.contains("does not hold"), "{line}");
+    }
+}
+
+#[test]
+fn a_plan_without_a_claim_does_not_pass() {
+    let plans = common::Plans::new();
+    let (code, stdout, _) = run(&["verify", "--quick", &plans.text("blt.json")]);
+    assert!(code == 1 && stdout.contains("no privacy claim"), "{stdout}");
+}
+
+#[test]
+fn an_old_file_is_replaced_and_people_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plan.json");
+    let line = format!("plan --steps 8 --mu 1 --out {}", path.display());
+    let (code, first, _) = run(&words(&line));
+    assert!(code == 0 && first.contains("Recommended:") && first.contains("Claim: ε = "), "{first}");
+    assert!(first.contains("provided that") && !first.contains("replaced"), "{first}");
+    std::fs::write(&path, "old").unwrap();
+    let (_, second, _) = run(&words(&line));
+    assert!(second.contains("replaced"), "{second}");
+    assert_eq!(common::files(folder.path()), ["plan.json"]);
+    Plan::load(&path).unwrap();
+}
