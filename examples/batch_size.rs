@@ -8,6 +8,7 @@ use corrnoise::planner::account::{Budget, Search, Subsampled, gdp_mu_of_budget};
 use corrnoise::planner::optimize::{Problem, Target, toeplitz, unobserved};
 use corrnoise::planner::{Participation, Schedule, Workload, calibrate_bands};
 use plotters::prelude::*;
+use plotters::style::register_font;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -93,6 +94,8 @@ fn compute(budget: Budget, batch: u64) -> Outcome<Row> {
 
 /// Two panels, readable without colour: marks and dashes tell the lines apart.
 fn draw(rows: &[Row], path: &Path) -> Outcome<()> {
+    let font = include_bytes!("../crates/cli/assets/DejaVuSans-subset.ttf");
+    register_font("sans-serif", FontStyle::Normal, font).map_err(|_| "the font is damaged")?;
     let root = SVGBackend::new(path, (1000, 460)).into_drawing_area();
     root.fill(&WHITE)?;
     for (panel, epsilon) in root.split_evenly((1, 2)).iter().zip([1.0, 10.0]) {
