@@ -3,8 +3,8 @@
 //! `cargo run --release --example digits [docs [plans]]` trains (less than two minutes on two cores), prints the table as Markdown, writes
 //! `digits.svg` into the first folder and, given a second, every plan as JSON there.
 //!
-//! Every mechanism runs at its own best learning rate: the least mean test error over [`TUNING_SEEDS`] runs. The table is made of
-//! [`SEEDS`] other runs. Neither the choice of the rate nor that of the setup is paid for in ε: this compares mechanisms.
+//! Every mechanism runs at its own best learning rate: the least mean test error over `TUNING_SEEDS` runs. The table is made of
+//! `SEEDS` other runs. Neither the choice of the rate nor that of the setup is paid for in ε: this compares mechanisms.
 
 use corrnoise::Plan;
 use corrnoise::planner::account::Budget;
@@ -44,6 +44,9 @@ fn main() -> Outcome<()> {
     let plans = folders.next();
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/data/digits.csv");
     let digits = Digits::parse(&std::fs::read_to_string(data)?)?;
+    if let Some(folder) = &plans {
+        std::fs::create_dir_all(folder)?;
+    }
     let mut entries = Vec::new();
     for epsilon in EPSILONS {
         for noise in Noise::ALL {

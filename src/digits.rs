@@ -128,9 +128,9 @@ pub enum Noise {
     Independent,
     /// The best number of bands up to an epoch, optimised for the cyclic participation.
     Banded,
-    /// Of at most [`BUFFERS`] buffers, optimised for it too.
+    /// Of at most four buffers, optimised for it too.
     Blt,
-    /// The best with [`INVERSE_BANDS`] bands in `C⁻¹`: BISR's shape, its coefficients optimised.
+    /// The best with eight bands in `C⁻¹`: BISR's shape, its coefficients optimised.
     BandedInverse,
 }
 
