@@ -1,6 +1,7 @@
 //! What the workspace's tests, benches and examples share. Not published.
 
 pub mod cases;
+pub mod digits;
 pub mod gradients;
 pub mod traffic;
 pub mod vectors;
