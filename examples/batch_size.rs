@@ -27,6 +27,8 @@ struct Row {
     banded_sampled_bands: usize,
 }
 
+/// Name, value, colour, whether it is dashed.
+type Line = (&'static str, fn(&Row) -> f64, RGBColor, bool);
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Outcome<()> {
@@ -123,7 +125,7 @@ fn draw(rows: &[Row], path: &Path) -> Outcome<()> {
             .y_label_formatter(&|y| format!("{y}"))
             .label_style(("sans-serif", 13))
             .draw()?;
-        let lines: [(&str, fn(&Row) -> f64, RGBColor, bool); 4] = [
+        let lines: [Line; 4] = [
             ("independent", |r| r.independent, RGBColor(0, 0, 0), false),
             ("independent, Poisson sampling", |r| r.independent_sampled, RGBColor(120, 120, 120), true),
             ("banded", |r| r.banded, RGBColor(0, 70, 170), false),
