@@ -107,10 +107,14 @@ pub fn measure(steps: usize, quick: bool) -> Result<Vec<Measured>> {
     Ok(list)
 }
 
+/// Steps of a plan after those that are timed; more than any engine makes ahead.
+const BEYOND: usize = 64;
+
 fn noise_seconds(form: &Form, bands: usize, params: u64, steps: usize) -> Result<f64> {
     // A step has all its rows only after as many as there are bands.
     let warm_up = bands + 2;
-    let plan = Plan::new((warm_up + steps) as u64, form.clone(), 0.01)?;
+    // A ring makes rows ahead of time, but none past the end of its plan: the timed steps must not be the last ones.
+    let plan = Plan::new((warm_up + steps + BEYOND) as u64, form.clone(), 0.01)?;
     let mut noise = Mechanism::cpu(&plan, Key::from_os()?, Shard::whole(params)?)?;
     let mut gradient = vec![0.0_f32; params as usize];
     for _ in 0..warm_up {
