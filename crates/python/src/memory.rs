@@ -3,13 +3,13 @@
 //! Whatever is not f32, f16 or bf16, on the CPU, C-contiguous and writable is refused here, before a step begins.
 
 mod dlpack;
+mod tensor;
 
 use crate::error::invalid;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyAttributeError, PyBufferError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 /// The number type of a gradient.
@@ -102,7 +102,7 @@ fn memory<'py>(object: &Bound<'py, PyAny>, name: Name) -> PyResult<Memory<'py>> 
         return from_buffer(buffer, name);
     }
     if object.hasattr(intern!(py, "data_ptr"))? {
-        return from_tensor(object, name);
+        return tensor::memory(object, name);
     }
     if let Ok(interface) = object.getattr(intern!(py, "__array_interface__")) {
         return from_interface(object, &interface.cast_into::<PyDict>()?, name);
@@ -119,55 +119,6 @@ const READ_ONLY: &str =
     "is read-only: expected a writable array (JAX arrays are immutable: see corrnoise.jax)";
 const STRIDED: &str =
     "is not C-contiguous: expected contiguous memory; call .contiguous() or numpy.ascontiguousarray";
-
-/// float32, bfloat16 and float16 of PyTorch, looked up once.
-fn tensor_dtype(object: &Bound<'_, PyAny>) -> PyResult<Option<Dtype>> {
-    static TYPES: PyOnceLock<[Py<PyAny>; 3]> = PyOnceLock::new();
-    let py = object.py();
-    let types = TYPES.get_or_try_init(py, || {
-        let torch = py.import("torch")?;
-        let named = |name| Ok::<_, PyErr>(torch.getattr(name)?.unbind());
-        Ok::<_, PyErr>([named("float32")?, named("bfloat16")?, named("float16")?])
-    })?;
-    let dtype = object.getattr(intern!(py, "dtype"))?;
-    let found = types.iter().position(|known| dtype.is(known));
-    Ok(found.map(|i| [Dtype::F32, Dtype::Bf16, Dtype::F16][i]))
-}
-
-/// A PyTorch tensor, asked for the six things that matter; through `__dlpack__` each would cost several microseconds.
-fn from_tensor<'py>(tensor: &Bound<'py, PyAny>, name: Name) -> PyResult<Memory<'py>> {
-    let py = tensor.py();
-    let Some(dtype) = tensor_dtype(tensor)? else {
-        let dtype = tensor.getattr(intern!(py, "dtype"))?;
-        return Err(invalid(format!("{name} is {dtype}: {EXPECTED_DTYPE}")));
-    };
-    let device = match tensor.getattr(intern!(py, "is_cpu"))?.is_truthy()? {
-        true => Device::Cpu,
-        false => cuda_device(tensor, name)?,
-    };
-    let refuse = |error: PyErr| invalid(format!("{name} has no plain memory: {error}"));
-    if !tensor.call_method0(intern!(py, "is_contiguous")).map_err(refuse)?.is_truthy()? {
-        return Err(invalid(format!("{name} {STRIDED}")));
-    }
-    if tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()? {
-        return Err(invalid(format!(
-            "{name} is a lazily negated view: expected plain values; call .resolve_neg()"
-        )));
-    }
-    let address = tensor.call_method0(intern!(py, "data_ptr")).map_err(refuse)?.extract()?;
-    let len = tensor.call_method0(intern!(py, "numel"))?.extract()?;
-    Ok(Memory { dtype, device, address, len, _owner: Owner::Object(tensor.clone()) })
-}
-
-/// The device of a CUDA tensor. Other devices are refused.
-fn cuda_device(tensor: &Bound<'_, PyAny>, name: Name) -> PyResult<Device> {
-    let py = tensor.py();
-    let device = tensor.getattr(intern!(py, "device"))?;
-    if !tensor.getattr(intern!(py, "is_cuda"))?.is_truthy()? {
-        return Err(invalid(format!("{name} is on {device}: {CPU_OR_CUDA}")));
-    }
-    Ok(Device::Cuda(device.getattr(intern!(py, "index"))?.extract()?))
-}
 
 fn from_buffer<'py>(buffer: PyUntypedBuffer, name: Name) -> PyResult<Memory<'py>> {
     let format = buffer.format().to_bytes();
@@ -226,10 +177,11 @@ fn from_interface<'py>(
         return Err(invalid(format!("{name} {STRIDED}")));
     }
     let shape: Vec<usize> = item("shape")?.extract()?;
-    let len = checked_len(&shape).ok_or_else(|| PyBufferError::new_err("an array larger than memory"))?;
+    let len = checked_len(shape.into_iter())
+        .ok_or_else(|| PyBufferError::new_err("an array larger than memory"))?;
     Ok(Memory { dtype, device: Device::Cpu, address, len, _owner: Owner::Object(object.clone()) })
 }
 
-fn checked_len(shape: &[usize]) -> Option<usize> {
-    shape.iter().try_fold(1usize, |len, size| len.checked_mul(*size))
+fn checked_len(mut shape: impl Iterator<Item = usize>) -> Option<usize> {
+    shape.try_fold(1usize, usize::checked_mul)
 }

@@ -6,6 +6,9 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from conftest import VECTORS, gradients, key, plan
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Shard, distribute_tensor
 
 import corrnoise
 from corrnoise.torch.distributed import ReplicatedNoise, ShardedNoise
@@ -45,6 +48,38 @@ def sharded(rank, world, steps, **options):
     return noise, [p.grad for _, _, _, p in pieces]
 
 
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(20, 30))
+        self.bias = torch.nn.Parameter(torch.zeros(7))
+
+    def forward(self, inputs):
+        return (self.weight @ inputs).sum() + self.bias.sum()
+
+
+def fsdp(rank, world, steps, **options):
+    """FSDP2: rows of every tensor on every rank; four ranks are two copies of two (HSDP)."""
+    model = Model()
+    if world == 4:
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("copies", "pieces"))
+    else:
+        mesh = DeviceMesh.from_group(options["group"], "cpu")
+    fully_shard(model, mesh=mesh)
+    noise = ShardedNoise(model, plan(), key(), threads=1, **options)
+    parts, part = (2, rank % 2) if world == 4 else (world, rank)
+    for _ in range(steps):
+        model.zero_grad()
+        model(torch.ones(30)).backward()
+        for p, g in zip(model.parameters(), gradients()):
+            own = p.grad.to_local()
+            # In place of averages over ranks, which round.
+            pieces = torch.from_numpy(g).view(p.shape).chunk(parts)
+            own.copy_(pieces[part] if part < len(pieces) else torch.zeros_like(own))
+        noise.add_noise()
+    return noise, [p.grad.to_local() for p in model.parameters()]
+
+
 def train(rank, world, group):
     """Clipped gradients of twelve examples, each made by one rank, gathered and summed in the examples' order; 20 steps."""
     examples = torch.randn(12, 607, generator=torch.Generator().manual_seed(3))
@@ -66,7 +101,7 @@ def train(rank, world, group):
     return [p.data for _, p in named]
 
 
-def refusals(rank, group):
+def refusals(rank, group, folder):
     """Messages of what must be refused on every rank, and whether a gradient changed."""
     messages = []
 
@@ -88,6 +123,12 @@ def refusals(rank, group):
     named[1][1].grad = torch.ones(7, dtype=torch.float16)
     refused(noise.add_noise)
     refused(lambda: ShardedNoise([("w", 5, 3, torch.zeros(3))], plan(), key(), group=group))
+    refused(lambda: ShardedNoise(Model(), plan(), key(), group=group))
+    columns = Model()
+    mesh = DeviceMesh.from_group(group, "cpu")
+    columns.weight = torch.nn.Parameter(distribute_tensor(columns.weight.data, mesh, [Shard(1)]))
+    refused(lambda: ShardedNoise(columns, plan(), key(), group=group))
+    refused(lambda: noise.save(folder / "replicated-2"))
     return {"messages": messages, "unchanged": bool((named[0][1].grad == 1).all())}
 
 
@@ -95,7 +136,7 @@ def main(rank, folder):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=4)
     groups = {world: dist.new_group(list(range(world))) for world in range(1, 5)}
-    for job in (replicated, sharded):
+    for job in (replicated, sharded, fsdp):
         for world, other in OTHER.items():
             name = f"{job.__name__}-{world}"
             if rank < world:
@@ -113,7 +154,7 @@ def main(rank, folder):
             torch.save(train(rank, world, groups[world]), folder / f"train-{world}-{rank}.pt")
         dist.barrier()
     if rank < 2:
-        torch.save(refusals(rank, groups[2]), folder / f"refusals-{rank}.pt")
+        torch.save(refusals(rank, groups[2], folder), folder / f"refusals-{rank}.pt")
     dist.barrier()
     dist.destroy_process_group()
 

@@ -5,7 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import expected
+from conftest import expected, guide_blocks, plan
+
+import corrnoise
 
 torch = pytest.importorskip("torch")
 OTHER = {1: 3, 2: 4, 3: 2, 4: 1}
@@ -34,16 +36,22 @@ def bits(job, ranks):
     if job == "replicated":
         assert all(torch.equal(a, b) for rank in ranks for a, b in zip(ranks[0], rank)), "ranks differ"
         return torch.cat(ranks[0]).numpy().tobytes()
+    if job == "fsdp" and len(ranks) == 4:
+        assert all(torch.equal(a, b) for one, two in zip(ranks[:2], ranks[2:]) for a, b in zip(one, two)), "copies differ"
+        ranks = ranks[:2]
     return b"".join(torch.cat(pieces).numpy().tobytes() for pieces in zip(*ranks))
 
 
-@pytest.mark.parametrize("job", ["replicated", "sharded"])
+# Fewer files than ranks: a model of three tiles has no work for a fourth rank, and of two copies one is saved.
+FILES = {("replicated", 4): 3, ("fsdp", 4): 2}
+
+
+@pytest.mark.parametrize("job", ["replicated", "sharded", "fsdp"])
 @pytest.mark.parametrize("world", OTHER)
 def test_bits_do_not_depend_on_the_number_of_ranks(job, world, folder):
     """Three steps on `world` ranks, a checkpoint, two on another number: what one process makes."""
     name = f"{job}-{world}"
-    # A model of three tiles has no work for a fourth rank.
-    assert len(list((folder / name).iterdir())) == (min(world, 3) if job == "replicated" else world)
+    assert len(list((folder / name).iterdir())) == FILES.get((job, world), world)
     made = {label: bits(job, load(folder, f"{name}-{label}", OTHER[world])) for label in ("exact", "once", "twice")}
     assert made["exact"] == expected("blt", "float32")
     assert len(set(made.values())) == 3, "every new incarnation has noise of its own, the same on all ranks"
@@ -57,10 +65,25 @@ def test_parameters_are_identical_after_training(folder):
 
 def test_refusals(folder):
     for answer in load(folder, "refusals", 2):
-        keys, nothing, gradient, mixed, piece = answer["messages"]
+        keys, nothing, gradient, mixed, piece, plain, columns, again = answer["messages"]
         assert keys.startswith("InvalidArgument") and "disagree" in keys
         assert nothing.startswith("CheckpointError") and "/no/such/folder" in nothing
         assert gradient.startswith("InvalidArgument") and "'bias' has no grad" in gradient
         assert mixed.startswith("InvalidArgument") and "'bias' is torch.float16: expected torch.float32" in mixed
-        assert piece.startswith("InvalidArgument") and "ends at 6: expected at most 5" in piece
+        assert piece.startswith("InvalidArgument") and "is 3 to 6: expected a part of 0 to 5" in piece
+        assert plain.startswith("InvalidArgument") and "'weight' is no DTensor" in plain
+        assert columns.startswith("InvalidArgument") and "expected one Shard(0)" in columns
+        assert again.startswith("CheckpointError") and "expected a new folder" in again
         assert answer["unchanged"]
+
+
+def test_the_guide_runs(tmp_path):
+    """Two processes, as the guide says to start them."""
+    plan().save(tmp_path / "plan.json")
+    corrnoise.Key.create_file(tmp_path / "noise.key")
+    (block,) = [block for block in guide_blocks("pytorch.md") if "torchrun" in block]
+    (tmp_path / "train.py").write_text(block)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
+    run = subprocess.run(torchrun, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert run.returncode == 0, run.stderr
+    assert len(list((tmp_path / "checkpoint-1").iterdir())) == 2

@@ -28,7 +28,7 @@ struct Managed {
 
 /// `DLTensor`.
 #[repr(C)]
-struct Tensor {
+pub(super) struct Tensor {
     data: *mut c_void,
     device_type: i32,
     device_id: i32,
@@ -54,39 +54,57 @@ pub(super) fn memory<'py>(object: &Bound<'py, PyAny>, name: Name) -> PyResult<Me
     if managed.major != 1 {
         return Err(invalid(format!("{name} exports DLPack {}: expected version 1", managed.major)));
     }
-    let tensor = &managed.tensor;
-    let device = match (tensor.device_type, usize::try_from(tensor.device_id)) {
-        (DEVICE_CPU, _) => Device::Cpu,
-        (DEVICE_CUDA, Ok(number)) => Device::Cuda(number),
-        _ => {
-            let kind = tensor.device_type;
-            return Err(invalid(format!("{name} is on a device of DLPack type {kind}: {CPU_OR_CUDA}")));
-        }
-    };
-    let dtype = match (tensor.code, tensor.bits, tensor.lanes) {
-        (CODE_FLOAT, 32, 1) => Dtype::F32,
-        (CODE_FLOAT, 16, 1) => Dtype::F16,
-        (CODE_BFLOAT, 16, 1) => Dtype::Bf16,
-        (code, bits, lanes) => {
-            let shown = format!("DLPack code {code}, {bits} bits, {lanes} lanes");
-            return Err(invalid(format!("{name} has numbers of {shown}: {EXPECTED_DTYPE}")));
-        }
-    };
     if managed.flags & FLAG_READ_ONLY != 0 {
         return Err(invalid(format!("{name} {READ_ONLY}")));
     }
-    let shape = numbers(tensor.shape, tensor.ndim)
-        .iter()
-        .map(|size| usize::try_from(*size).ok())
-        .collect::<Option<Vec<_>>>();
-    let Some((shape, len)) = shape.and_then(|shape| checked_len(&shape).map(|len| (shape, len))) else {
-        return Err(invalid(format!("{name} has an impossible shape")));
+    managed.tensor.memory(name, Owner::Object(capsule.into_any()))
+}
+
+impl Tensor {
+    /// What is put here is refused unless it was overwritten.
+    pub(super) const UNKNOWN: Tensor = Tensor {
+        data: std::ptr::null_mut(),
+        device_type: 0,
+        device_id: 0,
+        ndim: 0,
+        code: 0,
+        bits: 0,
+        lanes: 0,
+        shape: std::ptr::null(),
+        strides: std::ptr::null(),
+        byte_offset: 0,
     };
-    if !tensor.strides.is_null() && !is_contiguous(&shape, numbers(tensor.strides, tensor.ndim)) {
-        return Err(invalid(format!("{name} {STRIDED}")));
+
+    /// The memory of a tensor that `owner` keeps alive.
+    pub(super) fn memory<'py>(&self, name: Name, owner: Owner<'py>) -> PyResult<Memory<'py>> {
+        let device = match (self.device_type, usize::try_from(self.device_id)) {
+            (DEVICE_CPU, _) => Device::Cpu,
+            (DEVICE_CUDA, Ok(number)) => Device::Cuda(number),
+            (kind, _) => {
+                return Err(invalid(format!("{name} is on a device of DLPack type {kind}: {CPU_OR_CUDA}")));
+            }
+        };
+        let dtype = match (self.code, self.bits, self.lanes) {
+            (CODE_FLOAT, 32, 1) => Dtype::F32,
+            (CODE_FLOAT, 16, 1) => Dtype::F16,
+            (CODE_BFLOAT, 16, 1) => Dtype::Bf16,
+            (code, bits, lanes) => {
+                let shown = format!("DLPack code {code}, {bits} bits, {lanes} lanes");
+                return Err(invalid(format!("{name} has numbers of {shown}: {EXPECTED_DTYPE}")));
+            }
+        };
+        let shape = numbers(self.shape, self.ndim);
+        // A negative size becomes one that no memory has.
+        let sizes = shape.iter().map(|size| usize::try_from(*size).unwrap_or(usize::MAX));
+        let Some(len) = checked_len(sizes) else {
+            return Err(invalid(format!("{name} has an impossible shape")));
+        };
+        if !self.strides.is_null() && !is_contiguous(shape, numbers(self.strides, self.ndim)) {
+            return Err(invalid(format!("{name} {STRIDED}")));
+        }
+        let address = self.data.expose_provenance() + self.byte_offset as usize;
+        Ok(Memory { dtype, device, address, len, _owner: owner })
     }
-    let address = tensor.data.expose_provenance() + tensor.byte_offset as usize;
-    Ok(Memory { dtype, device, address, len, _owner: Owner::Object(capsule.into_any()) })
 }
 
 fn numbers<'a>(pointer: *const i64, count: i32) -> &'a [i64] {
@@ -98,11 +116,11 @@ fn numbers<'a>(pointer: *const i64, count: i32) -> &'a [i64] {
 }
 
 /// Strides of a dimension of one value say nothing.
-fn is_contiguous(shape: &[usize], strides: &[i64]) -> bool {
+fn is_contiguous(shape: &[i64], strides: &[i64]) -> bool {
     let mut expected = 1i64;
     shape.iter().zip(strides).rev().all(|(size, stride)| {
         let fits = *size <= 1 || *stride == expected;
-        expected = expected.saturating_mul(*size as i64);
+        expected = expected.saturating_mul(*size);
         fits
     })
 }

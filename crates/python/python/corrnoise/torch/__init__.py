@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Literal
 
 import torch
 
 from .._native import Key, Layout, Mechanism, Plan
-from ..errors import CheckpointError, InvalidArgument
+from ..errors import CheckpointError
+from .parameters import Parameters, Place, gradients_of, mark_changed, named_parameters
 
 __all__ = ["CorrelatedNoise", "Parameters", "named_parameters"]
-
-Parameters = torch.nn.Module | Iterable[torch.Tensor] | Iterable[tuple[str, torch.Tensor]]
-
-
-def named_parameters(parameters: Parameters) -> dict[str, torch.Tensor]:
-    """The parameters that get noise, by name: a module's that require gradients, or those given, with or without names.
-
-    Names, sizes and order are what a checkpoint is bound to. A parameter that several names share counts once.
-    """
-    if isinstance(parameters, torch.nn.Module):
-        pairs = [(name, p) for name, p in parameters.named_parameters() if p.requires_grad]
-    else:
-        pairs = [p if isinstance(p, tuple) else (str(i), p) for i, p in enumerate(parameters)]
-    named = dict(pairs)
-    if not named:
-        raise InvalidArgument("list of parameters is empty: expected at least one that requires a gradient")
-    if len(named) != len(pairs):
-        raise InvalidArgument("parameters share a name: expected different names")
-    if len({id(p) for p in named.values()}) != len(named):
-        raise InvalidArgument("a parameter is listed twice: its gradient would get noise twice")
-    return named
 
 
 class CorrelatedNoise:
@@ -60,36 +39,19 @@ class CorrelatedNoise:
         self._named = named_parameters(parameters)
         self._attribute = attribute
         self._layout = Layout({name: p.numel() for name, p in self._named.items()})
-        self._device = next(iter(self._named.values())).device
-        self._stream = self._current_stream()
-        if self._device.type == "cuda":
-            place = {"device": f"cuda:{self._device.index}", "stream": self._stream}
-        else:
-            place = {"threads": threads, "compact": compact}
-        self._mechanism = Mechanism(plan, key, self._layout, **place)
-
-    def _current_stream(self) -> int:
-        """The address of the stream that PyTorch uses on the parameters' device; 0 on the CPU."""
-        return torch.cuda.current_stream(self._device).cuda_stream if self._device.type == "cuda" else 0
+        self._place = Place(next(iter(self._named.values())).device, threads=threads, compact=compact)
+        self._mechanism = Mechanism(plan, key, self._layout, **self._place.options)
 
     def gradients(self) -> list[torch.Tensor]:
         """The gradients in the order of the parameters; an exception names the parameter that has none."""
-        gradients = []
-        for name, parameter in self._named.items():
-            gradient = getattr(parameter, self._attribute, None)
-            if gradient is None:
-                raise InvalidArgument(f"parameter {name!r} has no {self._attribute}: expected a gradient for each")
-            gradients.append(gradient)
-        return gradients
+        return gradients_of(self._named, self._attribute)
 
     def add_noise(self) -> None:
         """Adds the noise of the next step to every gradient, in place."""
         gradients = self.gradients()
-        if self._current_stream() != self._stream:
-            raise InvalidArgument("the current CUDA stream is another: expected the one that this noise was made on")
+        self._place.check()
         self._mechanism.add_to(gradients)
-        # Memory was written behind autograd's back: whoever saved a gradient for later must notice.
-        torch.autograd.graph.increment_version([g for g in gradients if not g.is_inference()])
+        mark_changed(gradients)
 
     @property
     def mechanism(self) -> Mechanism:

@@ -11,84 +11,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Literal
 
 import torch
 import torch.distributed as dist
 
-from .._native import Key, Layout, Mechanism, Plan
-from ..errors import CheckpointError, InvalidArgument
-from . import Parameters, named_parameters
+from .._native import Key, Layout, Plan
+from ..errors import InvalidArgument
+from .parameters import Parameters, Place, gradients_of, mark_changed, named_parameters
+from .pieces import Piece, held_pieces, local, pieces_of
+from .ranks import Ranks
 
 __all__ = ["Piece", "ReplicatedNoise", "ShardedNoise"]
-
-# Name, size of the whole tensor, first coordinate of this rank's piece in it, and the parameter that holds the piece.
-Piece = tuple[str, int, int, torch.Tensor]
 
 TILE = 512
 
 
-class _Ranks:
-    """A mechanism per rank, checkpoints of all ranks in one folder, and the agreement between them."""
-
-    def __init__(self, plan: Plan, key: Key, layout: Layout, ranges, group, folder, resume, threads) -> None:
-        self._group = group
-        self._rank, self._world = dist.get_rank(group), dist.get_world_size(group)
-        self._mechanism = None
-        if folder is None:
-            if ranges:
-                self._mechanism = Mechanism(plan, key, layout, ranges=ranges, threads=threads)
-        else:
-            files = self._files(Path(folder))
-            nonce = self._shared_nonce() if resume == "new" else None
-            if ranges:
-                self._mechanism = Mechanism.resume(
-                    plan, key, layout, files, resume=resume, nonce=nonce, ranges=ranges, threads=threads
-                )
-        self._agree(layout)
-
-    @staticmethod
-    def _files(folder: Path) -> list[Path]:
-        files = sorted(folder.glob("noise-*.safetensors"))
-        if not files:
-            raise CheckpointError(f"{folder} holds no noise-*.safetensors: expected those of every rank")
-        return files
-
-    def _gather(self, value: object) -> list:
-        values = [None] * self._world
-        dist.all_gather_object(values, value, group=self._group)
-        return values
-
-    def _shared_nonce(self) -> bytes:
-        """16 bytes drawn by the first rank: what starts one new incarnation on all."""
-        return self._gather(os.urandom(16) if self._rank == 0 else None)[0]
-
-    def _agree(self, layout: Layout) -> None:
-        own = self._mechanism and (self._mechanism.commitment, layout.fingerprint, self._mechanism.next_step)
-        for rank, other in enumerate(self._gather(own)):
-            if own and other and own != other:
-                raise InvalidArgument(
-                    f"ranks {self._rank} and {rank} disagree about key, plan, parameters or step: expected equal ones"
-                )
-
-    @property
-    def next_step(self) -> int | None:
-        """The step that the next call makes; None on a rank without coordinates."""
-        return self._mechanism and self._mechanism.next_step
-
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes one checkpoint per rank into a folder that all ranks see. Each file is as secret as the key.
-
-        Any number of ranks can go on from it. The folder must hold nothing but these files.
-        """
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        if self._mechanism:
-            self._mechanism.save(Path(folder) / f"noise-{self._rank:05}.safetensors")
-        dist.barrier(group=self._group)
-
-
-class ReplicatedNoise(_Ranks):
+class ReplicatedNoise(Ranks):
     """Noise for a replicated model: rank `r` of `n` makes one `n`-th of the coordinates, and all ranks get all noisy gradients.
 
     Gradients must be equal on all ranks before the call, as they are after DDP's all-reduce; they are equal afterwards.
@@ -107,6 +46,7 @@ class ReplicatedNoise(_Ranks):
     ) -> None:
         """A new run, or with `folder` the one that was saved there, by any number of ranks."""
         self._named = named_parameters(parameters)
+        self._device = next(iter(self._named.values())).device
         layout = Layout({name: p.numel() for name, p in self._named.items()})
         world = dist.get_world_size(group)
         tiles = -(-layout.dim // TILE)
@@ -122,54 +62,56 @@ class ReplicatedNoise(_Ranks):
         ]
         rank = dist.get_rank(group)
         ranges = [(bounds[rank], bounds[rank + 1])] if self._pieces[rank] else []
-        super().__init__(plan, key, layout, ranges, group, folder, resume, threads)
+        place = Place(self._device, threads=threads)
+        super().__init__(plan, key, layout, ranges, place, group=group, folder=folder, resume=resume)
 
     def add_noise(self) -> None:
         """Adds the noise of the next step to every gradient. To be called by all ranks."""
         gradients = self._gradients()
-        views = [[gradients[i][a:b] for i, a, b in pieces] for pieces in self._pieces]
+        self._place.check()
+        flat = [gradient.detach().view(-1) for gradient in gradients]
+        parts = [[flat[i][a:b] for i, a, b in pieces] for pieces in self._pieces]
         if self._mechanism:
-            self._mechanism.add_to(views[self._rank])
-        if self._world == 1:
-            return
-        # One gather of equal lengths: parts differ by the gaps between tensors, less than a tile for each.
-        lengths = [sum(view.numel() for view in part) for part in views]
-        own = gradients[0].new_zeros(max(lengths))
-        if views[self._rank]:
-            torch.cat(views[self._rank], out=own[: lengths[self._rank]])
-        parts = [torch.empty_like(own) for _ in range(self._world)]
-        dist.all_gather(parts, own, group=self._group)
-        for rank, part in enumerate(parts):
+            self._mechanism.add_to(parts[self._rank])
+        if self._world > 1:
+            self._exchange(parts)
+        mark_changed(gradients)
+
+    def _exchange(self, parts: list[list[torch.Tensor]]) -> None:
+        """Every rank's part to all others: one gather of equal lengths; parts differ by less than a tile for each tensor."""
+        lengths = [sum(view.numel() for view in part) for part in parts]
+        own = next(view for part in parts for view in part).new_zeros(max(lengths))
+        if parts[self._rank]:
+            torch.cat(parts[self._rank], out=own[: lengths[self._rank]])
+        received = [torch.empty_like(own) for _ in parts]
+        dist.all_gather(received, own, group=self._group)
+        for rank, values in enumerate(received):
             if rank != self._rank:
-                sizes = [view.numel() for view in views[rank]]
-                for view, values in zip(views[rank], part[: lengths[rank]].split(sizes)):
-                    view.copy_(values)
+                sizes = [view.numel() for view in parts[rank]]
+                for view, noisy in zip(parts[rank], values[: lengths[rank]].split(sizes)):
+                    view.copy_(noisy)
 
     def _gradients(self) -> list[torch.Tensor]:
-        """All gradients as vectors. What is wrong with any of them is found on every rank, before noise is added on one."""
-        gradients: list[torch.Tensor] = []
-        for name, parameter in self._named.items():
-            gradient = parameter.grad
-            if gradient is None:
-                raise InvalidArgument(f"parameter {name!r} has no grad: expected a gradient for each")
+        """All gradients. What is wrong with any of them is found on every rank, before noise is added on one."""
+        gradients = gradients_of(self._named)
+        for name, gradient in zip(self._named, gradients):
             if not gradient.is_contiguous():
                 raise InvalidArgument(f"the gradient of {name!r} is not C-contiguous: call .contiguous()")
-            if not gradient.is_cpu:
-                raise InvalidArgument(f"the gradient of {name!r} is on {gradient.device}: expected memory of the CPU")
-            if gradients and gradient.dtype != gradients[0].dtype:
+            if gradient.device != self._device:
+                raise InvalidArgument(f"the gradient of {name!r} is on {gradient.device}: expected {self._device}")
+            if gradient.dtype != gradients[0].dtype:
                 raise InvalidArgument(
                     f"the gradient of {name!r} is {gradient.dtype}: expected {gradients[0].dtype}, the first one's type"
                 )
-            gradients.append(gradient.detach().view(-1))
         return gradients
 
 
-class ShardedNoise(_Ranks):
+class ShardedNoise(Ranks):
     """Noise for a model of which each rank holds pieces: every rank makes its own coordinates, and nothing is sent."""
 
     def __init__(
         self,
-        pieces: Iterable[Piece],
+        pieces: torch.nn.Module | Iterable[Piece],
         plan: Plan,
         key: Key,
         *,
@@ -178,25 +120,25 @@ class ShardedNoise(_Ranks):
         resume: Literal["new", "exact"] = "new",
         threads: int = 0,
     ) -> None:
-        """Pieces name every tensor of the model in the same order on all ranks; an empty piece is a tensor of no values."""
-        pieces = list(pieces)
-        layout = Layout({name: size for name, size, _, _ in pieces})
-        ranges = []
-        self._held = []
-        for (name, size, first, parameter), (_, start, _) in zip(pieces, layout.tensors):
-            if first < 0 or first + parameter.numel() > size:
-                raise InvalidArgument(
-                    f"the piece of {name!r} ends at {first + parameter.numel()}: expected at most {size}, its size"
-                )
-            if parameter.numel():
-                ranges.append((start + first, start + first + parameter.numel()))
-                self._held.append((name, parameter))
-        super().__init__(plan, key, layout, ranges, group, folder, resume, threads)
+        """A module after `fully_shard`, or pieces.
+
+        Pieces name every tensor of the model in the same order on all ranks; an empty piece is a tensor of no values.
+        """
+        first = True
+        if isinstance(pieces, torch.nn.Module):
+            pieces, first = pieces_of(pieces)
+        sizes, held, self._held = held_pieces(pieces)
+        layout = Layout(sizes)
+        starts = {name: start for name, start, _ in layout.tensors}
+        ranges = [(starts[name] + low, starts[name] + high) for name, low, high in held]
+        device = next((local(p).device for p in self._held.values()), torch.device("cpu"))
+        place = Place(device, threads=threads)
+        super().__init__(plan, key, layout, ranges, place, group=group, folder=folder, resume=resume, saves=first)
 
     def add_noise(self) -> None:
         """Adds the noise of the next step to the gradient of every piece."""
-        for name, parameter in self._held:
-            if parameter.grad is None:
-                raise InvalidArgument(f"the piece of {name!r} has no grad: expected a gradient for each")
+        gradients = [local(gradient) for gradient in gradients_of(self._held)]
+        self._place.check()
         if self._mechanism:
-            self._mechanism.add_to([parameter.grad for _, parameter in self._held])
+            self._mechanism.add_to(gradients)
+            mark_changed(gradients)

@@ -1,0 +1,100 @@
+"""A mechanism per rank, checkpoints of all ranks in one folder, and the agreement between them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from .._native import Key, Layout, Mechanism, Plan
+from ..errors import CheckpointError, Error, InvalidArgument
+from .parameters import Place
+
+
+class Ranks:
+    """What is common to noise on many processes. `ranges` are this rank's coordinates, possibly none."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        key: Key,
+        layout: Layout,
+        ranges: list[tuple[int, int]],
+        place: Place,
+        *,
+        group: dist.ProcessGroup | None,
+        folder: str | os.PathLike[str] | None,
+        resume: str,
+        saves: bool = True,
+    ) -> None:
+        self._group = group
+        self._rank, self._world = dist.get_rank(group), dist.get_world_size(group)
+        self._place = place
+        # Where several ranks hold the same coordinates, one of them writes the checkpoint.
+        self._saves = saves
+        self._mechanism: Mechanism | None = None
+        if folder is not None:
+            files = self._files(Path(folder))
+            nonce = self._shared_nonce() if resume == "new" else None
+            if ranges:
+                options = {"resume": resume, "nonce": nonce, "ranges": ranges, **place.options}
+                self._mechanism = Mechanism.resume(plan, key, layout, files, **options)
+        elif ranges:
+            self._mechanism = Mechanism(plan, key, layout, ranges=ranges, **place.options)
+        self._agree(layout)
+
+    @staticmethod
+    def _saved(folder: Path) -> list[Path]:
+        return sorted(folder.glob("noise-*.safetensors"))
+
+    @classmethod
+    def _files(cls, folder: Path) -> list[Path]:
+        files = cls._saved(folder)
+        if not files:
+            raise CheckpointError(f"{folder} holds no noise-*.safetensors: expected those of every rank")
+        return files
+
+    def _gather(self, value: object) -> list[Any]:
+        values: list[Any] = [None] * self._world
+        dist.all_gather_object(values, value, group=self._group)
+        return values
+
+    def _shared_nonce(self) -> bytes:
+        """16 bytes drawn by the first rank: what starts one new incarnation on all."""
+        return self._gather(os.urandom(16) if self._rank == 0 else None)[0]
+
+    def _agree(self, layout: Layout) -> None:
+        own = self._mechanism and (self._mechanism.commitment, layout.fingerprint, self._mechanism.next_step)
+        for rank, other in enumerate(self._gather(own)):
+            if own and other and own != other:
+                raise InvalidArgument(
+                    f"ranks {self._rank} and {rank} disagree about key, plan, parameters or step: expected equal ones"
+                )
+
+    @property
+    def next_step(self) -> int | None:
+        """The step that the next call makes; None on a rank without coordinates."""
+        return self._mechanism and self._mechanism.next_step
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Writes one checkpoint per rank into a folder that all ranks see. Each file is as secret as the key.
+
+        To be called by all ranks, with a new folder for every checkpoint: a rank that dies here leaves the one before whole. Any
+        number of ranks can go on from it.
+        """
+        folder = Path(folder)
+        # Asked of all ranks before any of them writes.
+        if any(self._gather(bool(self._saved(folder)))):
+            raise CheckpointError(f"{folder} holds a checkpoint: expected a new folder for every checkpoint")
+        failure = None
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if self._mechanism and self._saves:
+                self._mechanism.save(folder / f"noise-{self._rank:05}.safetensors")
+        except (Error, OSError) as error:
+            failure = str(error)
+        for rank, failure in enumerate(self._gather(failure)):
+            if failure:
+                raise CheckpointError(f"rank {rank} could not write: {failure}")
