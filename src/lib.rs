@@ -3,6 +3,8 @@
 pub mod cases;
 pub mod digits;
 pub mod gradients;
+// The command line's: one bound for every bench.
+#[path = "../crates/cli/src/bench/traffic.rs"]
 pub mod traffic;
 pub mod vectors;
 

@@ -1,9 +1,9 @@
 //! Answers the peer comparison: one line in, one number out.
 //!
 //! `CASE M THREADS STEPS` → median seconds per step of that form on M parameters; `rmw-CASE …` → the same for a plain pass
-//! over the same bytes. State is kept until another case is named, and a ring is full before anything is timed.
+//! over the same bytes. M may be `64x100`: 100 tensors of 64 values. State is kept until another case is named, and a ring is full before anything is timed.
 
-use corrnoise::{CpuOptions, Key, Mechanism, Plan, Shard};
+use corrnoise::{CpuOptions, Key, Layout, Mechanism, Plan, huge_pages};
 use corrnoise_workspace::{cases, traffic::Traffic};
 use std::io::BufRead;
 use std::time::Instant;
@@ -14,26 +14,31 @@ fn num_steps(case: &str) -> u64 {
 }
 
 enum Subject {
-    Noise(Box<Mechanism>, Vec<f32>),
+    Noise(Box<Mechanism>, Vec<Vec<f32>>),
     Traffic(Traffic, usize),
 }
 
 impl Subject {
-    fn new(case: &str, dim: usize, threads: usize) -> Result<Subject, String> {
+    fn new(case: &str, (dim, tensors): (usize, usize), threads: usize) -> Result<Subject, String> {
         let (name, rmw) = case.strip_prefix("rmw-").map_or((case, false), |name| (name, true));
         let form = cases::form(name, num_steps(name))
             .ok_or(format!("no case {case:?}: expected {:?}", cases::NAMES))?;
         let form = form.map_err(|error| error.to_string())?;
         let slots = form.num_slots();
         let mut subject = if rmw {
-            Subject::Traffic(Traffic::new(&form, dim), threads)
+            Subject::Traffic(Traffic::new(&form, dim * tensors), threads)
         } else {
             let noise = || {
                 let plan = Plan::new(num_steps(name), form, 0.01)?;
                 let options = CpuOptions { threads, ..CpuOptions::default() };
-                Mechanism::cpu_with(&plan, Key::from_os()?, Shard::whole(dim as u64)?, options)
+                let layout = Layout::new((0..tensors).map(|i| (i.to_string(), dim as u64)))?;
+                Mechanism::cpu_with(&plan, Key::from_os()?, layout.whole(), options)
             };
-            Subject::Noise(Box::new(noise().map_err(|error| error.to_string())?), vec![0.0; dim])
+            let noise = Box::new(noise().map_err(|error| error.to_string())?);
+            let mut gradients = vec![vec![0.0; dim]; tensors];
+            // As PyTorch's are here.
+            gradients.iter_mut().for_each(|gradient| huge_pages(gradient));
+            Subject::Noise(noise, gradients)
         };
         for _ in 0..slots + 2 {
             subject.step()?;
@@ -43,8 +48,9 @@ impl Subject {
 
     fn step(&mut self) -> Result<(), String> {
         match self {
-            Subject::Noise(mechanism, gradient) => {
-                mechanism.add_to(gradient).map_err(|error| error.to_string())
+            Subject::Noise(mechanism, gradients) => {
+                let mut gradients: Vec<&mut [f32]> = gradients.iter_mut().map(Vec::as_mut_slice).collect();
+                mechanism.add_to_all(&mut gradients).map_err(|error| error.to_string())
             }
             Subject::Traffic(traffic, threads) => {
                 traffic.step(*threads);
@@ -73,7 +79,8 @@ fn answer(line: &str, current: &mut Option<(String, Subject)>) -> Result<f64, St
     let name = format!("{case} {dim} {threads}");
     if current.as_ref().is_none_or(|(held, _)| *held != name) {
         *current = None;
-        *current = Some((name, Subject::new(case, number(dim)?, number(threads)?)?));
+        let (dim, tensors) = dim.split_once('x').unwrap_or((dim, "1"));
+        *current = Some((name, Subject::new(case, (number(dim)?, number(tensors)?), number(threads)?)?));
     }
     let Some((_, subject)) = current else { unreachable!("set above") };
     let mut times = Vec::new();

@@ -2,6 +2,7 @@
 
 use corrnoise::Form;
 use corrnoise::form::Kernel;
+use corrnoise::huge_pages;
 
 /// Coordinates that one thread takes through all rows before it goes on: half of a small L1.
 const RUN: usize = 2048;
@@ -16,10 +17,18 @@ pub struct Traffic {
 }
 
 impl Traffic {
+    /// Room for `dim` coordinates of `form`.
     pub fn new(form: &Form, dim: usize) -> Traffic {
         let rows = form.num_slots();
         let written = if matches!(form.kernel(), Kernel::Ring(_)) { rows.min(1) } else { rows };
-        Traffic { gradient: vec![1.0; dim], state: vec![1.0; dim * rows], rows, written }
+        // Pages as the engine's state has them: without, large forms would seem to beat the memory they go through.
+        let ones = |len: usize| {
+            let mut values = vec![0.0; len];
+            huge_pages(&mut values);
+            values.fill(1.0);
+            values
+        };
+        Traffic { gradient: ones(dim), state: ones(dim * rows), rows, written }
     }
 
     /// Bytes that one step moves.

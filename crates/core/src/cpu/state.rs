@@ -6,6 +6,7 @@
 use super::kernels::{History, PIECE};
 use crate::error::{Error, Result};
 use crate::layout::Shard;
+use crate::pages::huge_pages;
 
 /// Bytes of a cache line; state begins at one.
 const LINE: usize = 64;
@@ -31,7 +32,7 @@ impl<H: History> State<H> {
         let mut memory: Vec<H> = bytemuck::allocation::try_zeroed_vec(padded).map_err(|()| refuse())?;
         let start = memory.as_ptr().align_offset(LINE).min(spare);
         memory.truncate(start + len);
-        use_huge_pages(&mut memory);
+        huge_pages(&mut memory);
         Ok(State { memory, start, slots, chunk })
     }
 
@@ -100,24 +101,6 @@ impl<H: History> State<H> {
             before += size;
         }
     }
-}
-
-/// Asks for pages of 2 MB where the system offers them on request: 10% on a BLT with four buffers, and nothing lost if refused.
-fn use_huge_pages<T>(memory: &mut [T]) {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::mm::{Advice, madvise};
-        let bytes = size_of_val(memory);
-        let skip = memory.as_ptr().cast::<u8>().align_offset(rustix::param::page_size());
-        if let Some(len) = bytes.checked_sub(skip).filter(|len| *len > 0) {
-            // SAFETY: the range lies within memory that is borrowed here, and the advice does not change its content.
-            let _ = unsafe {
-                madvise(memory.as_mut_ptr().cast::<u8>().add(skip).cast(), len, Advice::LinuxHugepage)
-            };
-        }
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = memory;
 }
 
 /// Cuts a segment into pieces at multiples of [`PIECE`], handing each its gradient and state.
