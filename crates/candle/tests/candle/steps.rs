@@ -116,6 +116,19 @@ fn memory_is_changed_where_it_is() {
 }
 
 #[test]
+fn the_order_of_locks_is_not_that_of_gradients() {
+    let tensor = |len: usize| Tensor::zeros(len, DType::F32, &Device::Cpu).unwrap();
+    let (five, nine) = (tensor(5), tensor(9));
+    // One of the two lists is not in the order of addresses.
+    for list in [[&five, &nine], [&nine, &five]] {
+        let lens = list.map(|tensor| tensor.elem_count() as u64);
+        let layout = Layout::new([("one", lens[0]), ("two", lens[1])]).unwrap();
+        let mut noise = Mechanism::cpu(&plan(), key(), layout.whole()).unwrap();
+        corrnoise_candle::add_to(&mut noise, &list).unwrap();
+    }
+}
+
+#[test]
 fn thousands_of_tensors_fit_the_stack() {
     let count = 2000;
     let tensors: Vec<Tensor> =
