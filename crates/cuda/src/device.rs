@@ -9,8 +9,7 @@ const OLDEST_CAPABILITY: (i32, i32) = (7, 0);
 
 /// How many CUDA devices this machine has. An error without a driver.
 pub fn device_count() -> Result<usize> {
-    // SAFETY: loads the driver library as any call of the driver would; its initialisers are the driver's own.
-    if !unsafe { cudarc::driver::sys::is_culib_present() } {
+    if !is_driver_present() {
         return Err(Error::Device(
             "no NVIDIA driver: libcuda cannot be loaded; install the driver, or use the CPU engine".into(),
         ));
@@ -18,6 +17,21 @@ pub fn device_count() -> Result<usize> {
     // A driver without a device says so as an error of its own.
     let count = CudaContext::device_count().map_err(device_error("look for CUDA devices"))?;
     Ok(usize::try_from(count).unwrap_or(0))
+}
+
+/// Whether libcuda can be loaded. Another package of the program, such as candle, can make cudarc link libcuda instead of looking it up: then
+/// cudarc does not have the question, its name falls back on the function here, and the program could not have started without a driver.
+fn is_driver_present() -> bool {
+    #[allow(dead_code, reason = "the fallback")]
+    unsafe fn is_culib_present() -> bool {
+        true
+    }
+    {
+        #[allow(unused_imports, reason = "empty of the name where libcuda is linked")]
+        use cudarc::driver::sys::*;
+        // SAFETY: loads the driver library as any call of the driver would; its initialisers are the driver's own.
+        unsafe { is_culib_present() }
+    }
 }
 
 /// The default stream of a device, for programs that have no stream of their own yet.

@@ -1,0 +1,120 @@
+//! Noise for the gradients of a list of variables.
+
+use crate::step::add_named;
+use candle_core::backprop::GradStore;
+use candle_core::{Tensor, Var};
+use corrnoise::backend::Backend;
+use corrnoise::raw::RawGradients;
+use corrnoise::{Batch, Cpu, CpuOptions, Error, Key, Layout, Mechanism, Plan, Result, Resume, Shard};
+use std::path::Path;
+
+/// Adds a plan's noise to the gradients of candle variables, one step after another.
+///
+/// # Guarantees
+/// - Variables are sorted by name, byte by byte: the noise depends on names and lengths and not on the order of the list, so a `HashMap`
+///   serves. The names are what a checkpoint is bound to.
+/// - A step is made on all gradients or on none. A missing gradient, another shape, type or device, one that is not contiguous and two that share a
+///   storage are refused with an error that names the variable; nothing is changed, and the next call makes the same step.
+/// - Gradients are changed in place: no copy is made, and every other tensor on the same storage sees the noise.
+pub struct CorrelatedNoise<B = Cpu> {
+    pub(crate) vars: Vec<(String, Var)>,
+    pub(crate) mechanism: Mechanism<B>,
+    pub(crate) raw: RawGradients,
+}
+
+impl CorrelatedNoise {
+    /// A new run on the CPU, with all cores. `vars` are names and variables in any order, such as a `VarMap` of candle-nn holds:
+    /// `varmap.data().lock().unwrap().clone()`.
+    pub fn new<N: Into<String>>(
+        vars: impl IntoIterator<Item = (N, Var)>,
+        plan: &Plan,
+        key: Key,
+    ) -> Result<Self> {
+        Self::with(vars, |shard, _| Mechanism::cpu(plan, key, shard))
+    }
+
+    /// Goes on from checkpoints that [`CorrelatedNoise::save`] or any process of the run wrote; see [`Mechanism::resume_with`].
+    pub fn resume<N: Into<String>>(
+        vars: impl IntoIterator<Item = (N, Var)>,
+        plan: &Plan,
+        key: Key,
+        files: &[impl AsRef<Path>],
+        resume: Resume,
+    ) -> Result<Self> {
+        Self::with(vars, |shard, _| {
+            Mechanism::resume_cpu(plan, key, shard, files, resume, CpuOptions::default())
+        })
+    }
+
+    /// Adds the noise of the next step to the gradient of every variable, in place. The gradients are yours: clipped and summed before,
+    /// divided and applied after.
+    pub fn add_noise(&mut self, gradients: &GradStore) -> Result<()> {
+        let CorrelatedNoise { vars, mechanism, raw } = self;
+        add_named(mechanism, raw, &collect(vars, gradients)?, &|i| call(&vars[i].0))
+    }
+}
+
+impl<B: Backend> CorrelatedNoise<B> {
+    /// With a mechanism of your making, for the shard of all variables and with the variables as they were sorted.
+    pub fn with<N: Into<String>>(
+        vars: impl IntoIterator<Item = (N, Var)>,
+        mechanism: impl FnOnce(Shard, &[(String, Var)]) -> Result<Mechanism<B>>,
+    ) -> Result<Self> {
+        let mut vars: Vec<(String, Var)> = vars.into_iter().map(|(name, var)| (name.into(), var)).collect();
+        vars.sort_by(|a, b| a.0.cmp(&b.0));
+        let shard = Layout::new(vars.iter().map(|(name, var)| (name, var.elem_count() as u64)))?.whole();
+        let mechanism = mechanism(shard.clone(), &vars)?;
+        if *mechanism.shard() != shard {
+            let expected = format!("the one given, of {} segments", shard.segments().len());
+            let found = format!("one of {}", mechanism.shard().segments().len());
+            return Err(Error::parameter("shard of the mechanism", found, expected));
+        }
+        Ok(CorrelatedNoise { vars, mechanism, raw: RawGradients::default() })
+    }
+
+    /// This, if the batch is that of the next step; see [`Mechanism::for_batch`].
+    pub fn for_batch(&mut self, batch: &Batch) -> Result<&mut Self> {
+        self.mechanism.for_batch(batch)?;
+        Ok(self)
+    }
+
+    /// Writes a checkpoint, which is as secret as the key; see [`Mechanism::save`].
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.mechanism.save(path)
+    }
+
+    /// The step that the next call will make.
+    pub fn next_step(&self) -> u64 {
+        self.mechanism.next_step()
+    }
+
+    /// The mechanism: its plan, its shard, its place in the plan.
+    pub fn mechanism(&self) -> &Mechanism<B> {
+        &self.mechanism
+    }
+
+    /// Names and variables in the order of the shard's segments.
+    pub fn vars(&self) -> &[(String, Var)] {
+        &self.vars
+    }
+}
+
+/// How errors call a variable's gradient.
+pub(crate) fn call(name: &str) -> String {
+    format!("gradient of {name:?}")
+}
+
+/// The gradients of all variables, each of its variable's shape.
+pub(crate) fn collect<'a>(vars: &[(String, Var)], gradients: &'a GradStore) -> Result<Vec<&'a Tensor>> {
+    let gradient = |(name, var): &(String, Var)| {
+        let Some(gradient) = gradients.get(var) else {
+            return Err(Error::parameter(call(name), "missing", "a tensor in the GradStore"));
+        };
+        if gradient.shape() != var.shape() {
+            let (found, expected) = (format!("{:?}", gradient.dims()), format!("{:?}", var.dims()));
+            return Err(Error::parameter(format!("shape of {}", call(name)), found, expected));
+        }
+        Ok(gradient)
+    };
+    vars.iter().map(gradient).collect()
+}

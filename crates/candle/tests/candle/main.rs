@@ -1,0 +1,5 @@
+//! One binary, for candle takes long to link.
+
+mod examples;
+mod refusals;
+mod steps;
