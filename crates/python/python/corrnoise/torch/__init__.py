@@ -9,8 +9,9 @@ import torch
 
 from .._native import Key, Layout, Mechanism, Plan
 from ..errors import CheckpointError, InvalidArgument
+from .batches import BatchSampler
 
-__all__ = ["CorrelatedNoise", "Parameters", "named_parameters"]
+__all__ = ["BatchSampler", "CorrelatedNoise", "Parameters", "named_parameters"]
 
 Parameters = torch.nn.Module | Iterable[torch.Tensor] | Iterable[tuple[str, torch.Tensor]]
 
