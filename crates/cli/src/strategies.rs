@@ -1,6 +1,6 @@
 //! From a strategy's name to its factorisation, and the first columns of its matrices.
 
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::parse::StrategySpec;
 use crate::progress::Progress;
 use corrnoise::planner::optimize::{self, Problem};
@@ -12,56 +12,15 @@ pub const NUM_COEFS: usize = 16;
 
 /// A strategy at a number of steps.
 pub fn build(spec: &StrategySpec, problem: &Problem) -> Result<Factorization> {
-    let n = problem.num_steps;
-    problem.participation.check(n)?;
     let mut progress = Progress::new(1, "optimising");
-    let mut observer = |report: optimize::Progress| {
-        progress.bar_of(report.iteration as u64, report.max_iterations as u64);
-        ControlFlow::Continue(())
-    };
-    let strategy = match *spec {
-        StrategySpec::Identity => Strategy::Identity,
-        StrategySpec::Workload => Strategy::Output(problem.workload.clone()),
-        StrategySpec::Toeplitz => Strategy::square_root(problem.workload.clone())?,
-        StrategySpec::ToeplitzDamped(damping) => Strategy::damped(damping)?,
-        StrategySpec::Banded(bands) => {
-            check_bands(bands, n)?;
-            let root = Factorization::new(Strategy::square_root(problem.workload.clone())?, bands)?;
-            Strategy::toeplitz(root.strategy_coefs()?.unwrap_or_default())?
-        }
-        StrategySpec::Bisr(bands) => {
-            check_bands(bands, n)?;
-            let root = Factorization::new(Strategy::square_root(problem.workload.clone())?, bands)?;
-            Strategy::banded_inverse(root.noising_coefs()?.unwrap_or_default())?
-        }
-        StrategySpec::Tree => Strategy::Tree(Estimator::Streaming),
-        StrategySpec::TreeFull => Strategy::Tree(Estimator::Full),
-        StrategySpec::ToeplitzOpt => {
-            return Ok(optimize::toeplitz::full(problem, &mut observer)?.factorization);
-        }
-        StrategySpec::BandedOpt(bands) => {
-            return Ok(optimize::toeplitz::banded(problem, bands, &mut observer)?.factorization);
-        }
-        StrategySpec::BandedFull(bands) => {
-            return Ok(optimize::banded::optimize(problem, bands, &mut observer)?.factorization);
-        }
-        StrategySpec::Blt(buffers) => {
-            return Ok(optimize::blt::optimize(problem, buffers, &mut observer)?.factorization);
-        }
-        StrategySpec::Dense => return Ok(optimize::dense::optimize(problem, &mut observer)?.factorization),
-        StrategySpec::BandinvOpt(bands) => {
-            return Ok(optimize::toeplitz::banded_inverse(problem, bands, &mut observer)?.factorization);
-        }
-    };
-    Ok(Factorization::new(strategy, n)?)
+    Ok(spec.build(problem, &mut observer(&mut progress))?)
 }
 
-fn check_bands(bands: usize, num_steps: usize) -> Result<()> {
-    match bands <= num_steps {
-        true => Ok(()),
-        false => {
-            Err(Failure::value("number of bands", bands, format!("1 to {num_steps}, the number of steps")))
-        }
+/// Shows an optimiser's iterations on a bar.
+pub fn observer(progress: &mut Progress) -> impl FnMut(optimize::Progress) -> ControlFlow<()> {
+    |report| {
+        progress.bar_of(report.iteration as u64, report.max_iterations as u64);
+        ControlFlow::Continue(())
     }
 }
 

@@ -303,3 +303,79 @@ fn an_old_file_is_replaced_and_people_are_told() {
     assert_eq!(common::files(folder.path()), ["plan.json"]);
     Plan::load(&path).unwrap();
 }
+
+/// Command lines, and the same in the keywords of other languages.
+const OTHER_LANGUAGES: [(&str, &str); 10] = [
+    ("--steps 24 --mu 1 -s banded:5", r#"{"num_steps": 24, "mu": 1, "mechanism": "banded:5"}"#),
+    (
+        "--epochs 2 --dataset-size 330 --batch-size 20 --epsilon 2 --delta 1e-6",
+        r#"{"epochs": 2, "dataset_size": 330, "batch_size": 20, "epsilon": 2, "delta": 1e-6}"#,
+    ),
+    (
+        "--steps 24 --setting federated --min-sep 6 --max-participations 2 --epsilon 3 --delta 1e-7 -s blt:2",
+        r#"{"num_steps": 24, "min_sep": 6, "max_participations": 2, "epsilon": 3, "delta": 1e-7, "mechanism": "blt:2"}"#,
+    ),
+    (
+        "--steps 24 -p minsep:7,3 --mu 0.5 --delta 1e-9 -s bisr:4 --clip-norm 0.25 --unit user --adjacency replace-one -w momentum:0.9,0.01",
+        r#"{"num_steps": 24, "participation": "minsep:7,3", "mu": 0.5, "delta": 1e-9, "mechanism": "bisr:4", "clip_norm": 0.25,
+            "privacy_unit": "user", "adjacency": "replace-one", "workload": "momentum:0.9,0.01"}"#,
+    ),
+    (
+        "--steps 24 --mu 1 -s banded-opt:4 --objective rms --rounds 20 -w nesterov:0.8",
+        r#"{"num_steps": 24, "mu": 1, "mechanism": "banded-opt:4", "target": "rms", "rounds": 20, "workload": "nesterov:0.8"}"#,
+    ),
+    (
+        "--steps 24 --dataset-size 400 --batch-size 10 --noise-multiplier 1.5 --delta 1e-5 -s identity --sampling poisson",
+        r#"{"num_steps": 24, "dataset_size": 400, "batch_size": 10, "noise_multiplier": 1.5, "delta": 1e-5,
+            "mechanism": "identity", "sampling": "poisson"}"#,
+    ),
+    (
+        "--steps 24 --dataset-size 400 --batch-size 10 --noise-multiplier 1.25 -s banded-opt:4 --sampling block-poisson:4",
+        r#"{"num_steps": 24, "dataset_size": 400, "batch_size": 10, "noise_multiplier": 1.25, "mechanism": "banded-opt:4",
+            "sampling": "block-poisson:4"}"#,
+    ),
+    (
+        "--steps 24 --dataset-size 80 --batch-size 10 --mu 2 -s toeplitz --sampling none",
+        r#"{"num_steps": 24, "dataset_size": 80, "batch_size": 10, "mu": 2, "mechanism": "toeplitz", "sampling": "none"}"#,
+    ),
+    (
+        "--steps 24 --dataset-size 80 --batch-size 10 --noise-multiplier 2",
+        r#"{"num_steps": 24, "dataset_size": 80, "batch_size": 10, "noise_multiplier": 2}"#,
+    ),
+    ("--steps 30 --mu 1 --max-state-bytes 8", r#"{"num_steps": 30, "mu": 1, "max_state_bytes": 8}"#),
+];
+
+/// Equal but for the last digits: logarithms and FFTs round differently from machine to machine.
+fn close(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => {
+            let (a, b) = (a.as_f64().unwrap(), b.as_f64().unwrap());
+            (a - b).abs() <= 1e-6 * b.abs()
+        }
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| close(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| close(a, b)))
+        }
+        _ => a == b,
+    }
+}
+
+/// `tests/vectors/plans.json`, read by the tests of `crates/python`; `CORRNOISE_BLESS=1` writes it anew.
+#[test]
+fn the_plans_of_other_languages_are_fresh() {
+    let made = OTHER_LANGUAGES.map(|(line, keywords)| {
+        let keywords: Value = serde_json::from_str(keywords).unwrap();
+        let (got, _) = plan(&format!("plan {line}"));
+        serde_json::json!({ "line": line, "keywords": keywords, "plan": got["plan"]["plan"] })
+    });
+    let made = Value::from(made.to_vec());
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/plans.json");
+    if std::env::var_os("CORRNOISE_BLESS").is_some() {
+        // A line for each.
+        let lines = made.as_array().unwrap().iter().map(Value::to_string).collect::<Vec<_>>();
+        std::fs::write(path, format!("[\n{}\n]\n", lines.join(",\n"))).unwrap();
+    }
+    let found = std::fs::read_to_string(path).unwrap_or_default();
+    let found: Value = serde_json::from_str(&found).unwrap_or_default();
+    assert!(close(&found, &made), "CORRNOISE_BLESS=1 writes {path} anew");
+}

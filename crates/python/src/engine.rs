@@ -7,7 +7,7 @@ use crate::memory::{Device, Dtype};
 #[cfg(feature = "cuda")]
 use corrnoise::cuda::{self, DeviceGradient, OnCuda, cudarc::driver::CudaStream};
 use corrnoise::raw::RawGradients;
-use corrnoise::{CpuOptions, Key, Mechanism, Plan, Result, Resume, Shard};
+use corrnoise::{Batch, CpuOptions, Key, Mechanism, Plan, Result, Resume, Shard};
 use half::{bf16, f16};
 use pyo3::PyResult;
 use std::path::{Path, PathBuf};
@@ -118,6 +118,11 @@ impl Engine {
 
     pub(crate) fn save(&self, path: &Path) -> Result<()> {
         with_engine!(self, mechanism => mechanism.save(path))
+    }
+
+    /// Refuses a batch of another step, plan or run.
+    pub(crate) fn check_batch(&mut self, batch: &Batch) -> Result<()> {
+        with_engine!(self, mechanism => mechanism.for_batch(batch).map(|_| ()))
     }
 
     /// The device that gradients must be on.

@@ -1,11 +1,12 @@
 //! Errors as the exception classes of `corrnoise.errors`.
 
-use corrnoise::Error;
-use pyo3::PyErr;
+use corrnoise::{Error, planner};
+use pyo3::{PyErr, PyResult};
 
 mod classes {
     use pyo3::import_exception;
 
+    import_exception!(corrnoise.errors, BatchRefused);
     import_exception!(corrnoise.errors, BusyError);
     import_exception!(corrnoise.errors, CheckpointError);
     import_exception!(corrnoise.errors, DeviceError);
@@ -27,6 +28,7 @@ pub(crate) fn raise(error: Error) -> PyErr {
         Error::PastEnd { .. } => classes::PastEnd::new_err(text),
         Error::Poisoned { .. } => classes::Poisoned::new_err(text),
         Error::Overflow { .. } => classes::GradientOverflow::new_err(text),
+        Error::Batch(_) | Error::BatchStep { .. } => classes::BatchRefused::new_err(text),
         Error::Plan(_) => classes::PlanError::new_err(text),
         Error::Key(_) => classes::KeyRefused::new_err(text),
         Error::Checkpoint { .. } => classes::CheckpointError::new_err(text),
@@ -36,9 +38,27 @@ pub(crate) fn raise(error: Error) -> PyErr {
     }
 }
 
+/// The exception for a planner's error.
+pub(crate) fn raise_planner(error: planner::Error) -> PyErr {
+    match error {
+        planner::Error::Engine(error) => raise(error),
+        planner::Error::Disagreement { .. } | planner::Error::Certificate(_) => {
+            classes::PlanError::new_err(error.to_string())
+        }
+        _ => invalid(error.to_string()),
+    }
+}
+
 /// An argument that is refused.
 pub(crate) fn invalid(text: impl Into<String>) -> PyErr {
     classes::InvalidArgument::new_err(text.into())
+}
+
+/// A whole number that fits: Python's have a sign and any size.
+pub(crate) fn whole(name: &str, value: i128, least: u64) -> PyResult<u64> {
+    let expected = if least == 0 { "at least 0" } else { "at least 1" };
+    let value_of = u64::try_from(value).ok().filter(|value| *value >= least);
+    value_of.ok_or_else(|| invalid(format!("{name} is {value}: expected a whole number, {expected}")))
 }
 
 /// A mechanism or a key that another thread is using.

@@ -7,31 +7,37 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 /// 32 secret bytes and the public name of the run that uses them. Serves one mechanism: two with the same key, plan and run
-/// would make the same noise, for instance when a cell of a notebook is run twice.
+/// would make the same noise, for instance when a cell of a notebook is run twice. Samplers only read it, before and after:
+/// drawing a batch again gives the same batch.
 #[pyclass(module = "corrnoise", frozen)]
 pub(crate) struct Key {
-    /// None once a mechanism has it.
-    key: Mutex<Option<corrnoise::Key>>,
-    run_id: String,
+    key: corrnoise::Key,
+    /// Whether a mechanism has it.
+    spent: Mutex<bool>,
 }
 
 impl From<corrnoise::Key> for Key {
     fn from(key: corrnoise::Key) -> Key {
-        Key { run_id: key.run_id().into(), key: Mutex::new(Some(key)) }
+        Key { key, spent: Mutex::new(false) }
     }
 }
 
 impl Key {
-    /// Hands a copy to `make`, and gives up the own one if that succeeds.
+    /// For whatever makes no noise.
+    pub(crate) fn read(&self) -> &corrnoise::Key {
+        &self.key
+    }
+
+    /// Hands a copy to `make`, and none to anybody else if that succeeds.
     pub(crate) fn spend<T>(&self, make: impl FnOnce(corrnoise::Key) -> corrnoise::Result<T>) -> PyResult<T> {
-        let Ok(mut slot) = self.key.try_lock() else { return Err(busy("key")) };
-        let Some(key) = slot.as_ref() else {
+        let Ok(mut spent) = self.spent.try_lock() else { return Err(busy("key")) };
+        if *spent {
             let text = "it already serves a mechanism; a run that goes on is resumed from its checkpoint, another run needs \
                         another key or run id";
             return Err(raise(Error::Key(text.into())));
-        };
-        let made = make(key.duplicate()).map_err(raise)?;
-        *slot = None;
+        }
+        let made = make(self.key.duplicate()).map_err(raise)?;
+        *spent = true;
         Ok(made)
     }
 }
@@ -75,10 +81,10 @@ impl Key {
     /// The run's name.
     #[getter]
     fn run_id(&self) -> &str {
-        &self.run_id
+        self.key.run_id()
     }
 
     fn __repr__(&self) -> String {
-        format!("Key(run_id={:?})", self.run_id)
+        format!("Key(run_id={:?})", self.run_id())
     }
 }

@@ -1,21 +1,26 @@
-//! The native half of the Python package: plans, keys, layouts, mechanisms, and gradients in anyone's memory.
+//! The native half of the Python package: plans, keys, layouts, mechanisms, samplers, and gradients in anyone's memory.
 //!
 //! The other half is `python/corrnoise`: exception classes, PyTorch, JAX. Every check happens before a step begins; the step
 //! itself runs without the interpreter's lock.
 
 mod engine;
 mod error;
+mod guard;
 mod key;
 mod layout;
 mod mechanism;
 mod memory;
 mod plan;
+mod recommend;
+mod sampler;
 
 use pyo3::prelude::*;
 
 /// The module `corrnoise._native`.
 #[pymodule(name = "_native")]
 mod native {
+    #[pymodule_export]
+    use crate::guard::{Admission, Guard};
     #[pymodule_export]
     use crate::key::Key;
     #[pymodule_export]
@@ -24,6 +29,10 @@ mod native {
     use crate::mechanism::Mechanism;
     #[pymodule_export]
     use crate::plan::Plan;
+    #[pymodule_export]
+    use crate::recommend::{Candidate, Recommendation, recommend};
+    #[pymodule_export]
+    use crate::sampler::{Batch, Sampler};
     use pyo3::prelude::*;
 
     #[pymodule_init]

@@ -6,6 +6,7 @@ use crate::key::Key;
 use crate::layout::Model;
 use crate::memory::{Device, Dtype, Memory, collect};
 use crate::plan::Plan;
+use crate::sampler::{Batch, Sampler};
 use corrnoise::raw::RawGradients;
 use corrnoise::{Resume, Shard};
 use pyo3::prelude::*;
@@ -75,8 +76,17 @@ impl Mechanism {
         }
     }
 
-    fn step(&self, device: Device, dtype: Dtype, gradients: &[(usize, usize)]) -> PyResult<()> {
+    fn step(
+        &self,
+        device: Device,
+        dtype: Dtype,
+        gradients: &[(usize, usize)],
+        batch: Option<&corrnoise::Batch>,
+    ) -> PyResult<()> {
         let Running { engine, raw } = &mut *self.lock()?;
+        if let Some(batch) = batch {
+            engine.check_batch(batch).map_err(raise)?;
+        }
         let own = engine.device();
         if device != own {
             return Err(invalid(format!(
@@ -137,8 +147,15 @@ impl Mechanism {
         Self::build(py, plan, key, shard.clone(), place.clone(), make)
     }
 
-    /// Adds the noise of the next step in place, to one array or tensor, or to a list with one per segment.
-    fn add_to(&self, py: Python<'_>, gradients: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// Adds the noise of the next step in place, to one array or tensor, or to a list with one per segment. With the batch that
+    /// the gradients were summed over, refuses one of another step, plan or run.
+    #[pyo3(signature = (gradients, batch = None))]
+    fn add_to(
+        &self,
+        py: Python<'_>,
+        gradients: &Bound<'_, PyAny>,
+        batch: Option<&Bound<'_, Batch>>,
+    ) -> PyResult<()> {
         let memory: Vec<Memory<'_>> = collect(gradients)?;
         let Some(first) = memory.first() else { return Err(invalid("list of gradients is empty")) };
         let (dtype, device) = (first.dtype, first.device);
@@ -155,7 +172,13 @@ impl Mechanism {
             )));
         }
         let list: Vec<(usize, usize)> = memory.iter().map(|memory| (memory.address, memory.len)).collect();
-        py.detach(|| self.step(device, dtype, &list))
+        let batch = batch.map(|batch| batch.get().drawn());
+        py.detach(|| self.step(device, dtype, &list, batch))
+    }
+
+    /// The sampler of this run: the batches that its plan's claim assumes, after a resume the same as before.
+    fn sampler(&self, py: Python<'_>) -> PyResult<Sampler> {
+        Sampler::of(py, &self.plan, &self.key)
     }
 
     /// The step that the next call makes.

@@ -58,8 +58,7 @@ def test_optax(layout):
 def test_the_guide_runs(tmp_path, monkeypatch):
     pytest.importorskip("optax")
     monkeypatch.chdir(tmp_path)
-    plan().save("plan.json")
     scope = {}
     for block in guide_blocks("jax.md"):
         exec(compile(block, "docs/jax.md", "exec"), scope)
-    assert scope["mechanism"].next_step == plan().num_steps
+    assert scope["mechanism"].next_step == scope["plan"].num_steps == 32

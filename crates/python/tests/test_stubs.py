@@ -1,10 +1,11 @@
 """The stubs say what the native module has, and every public thing has a text."""
 
 import ast
+import inspect
 from pathlib import Path
 
 import corrnoise
-from corrnoise import _native
+from corrnoise import _native, planning
 
 
 def test_stubs_name_what_there_is():
@@ -19,9 +20,24 @@ def test_stubs_name_what_there_is():
         assert {item for item in stubbed if not item.startswith("_")} == real, name
 
 
+def test_keywords_are_the_same_everywhere():
+    package = Path(corrnoise.__file__).parent
+    tree = ast.parse((package / "_native.pyi").read_text())
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert set(functions) == {name for name, value in vars(_native).items() if inspect.isbuiltin(value)}
+    stub = functions["recommend"].args
+    real = inspect.signature(corrnoise.recommend).parameters
+    assert [argument.arg for argument in stub.args + stub.kwonlyargs] == list(real)
+    defaults = [ast.literal_eval(value) for value in stub.defaults + stub.kw_defaults]
+    assert defaults == [parameter.default for parameter in real.values()]
+    assert list(planning.PlanOptions.__annotations__) == list(real)[1:]
+    assert inspect.signature(corrnoise.plan).parameters == real
+
+
 def test_everything_has_a_text():
     for name in corrnoise.__all__:
         value = getattr(corrnoise, name)
+        assert not callable(value) or value.__doc__, name
         if isinstance(value, type):
             assert value.__doc__, name
             for item, member in vars(value).items():

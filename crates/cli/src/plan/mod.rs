@@ -1,35 +1,29 @@
 //! `plan`: from the numbers a trainer knows to a compared table, a recommendation and a file that training reads.
 
-mod question;
 mod report;
+mod request;
 
 pub(crate) use report::claim_text;
 
 use crate::args::PlanArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::output::{Output, check_writable, write_file};
-use crate::parse::{SamplingSpec, StrategyChoice, StrategySpec};
 use crate::progress::Progress;
 use crate::strategies;
-use corrnoise::planner::auto::{Candidate, Question, Recommendation, candidate, recommend};
-use corrnoise::planner::optimize::{Problem, unobserved};
-use corrnoise::planner::{Factorization, Participation, Strategy, verify};
-use corrnoise::{Plan, Sampling};
+use corrnoise::Plan;
+use corrnoise::planner::auto::{Question, Recommendation};
+use corrnoise::planner::optimize::unobserved;
+use corrnoise::planner::{Request, StrategyChoice, verify};
 use std::path::Path;
 
 pub(crate) fn run(args: &PlanArgs, output: &mut Output<'_>) -> Result<Outcome> {
-    let question = question::question(args)?;
+    let request = request::request(args);
+    let question = request.question()?;
     if let Some(path) = &args.out {
         check_writable(path)?;
     }
-    let answer = {
-        let _progress = Progress::waiting("comparing mechanisms");
-        match &args.strategy {
-            StrategyChoice::Auto => automatic(args, &question)?,
-            StrategyChoice::One(spec) => one(args, &question, spec)?,
-        }
-    };
-    let plan = answer.candidates[answer.best].plan.clone().with_rounds(args.rounds)?;
+    let answer = answer(&request, &question)?;
+    let plan = answer.candidates[answer.best].plan.clone();
     // What is written is what was checked: the text, read back.
     let text = plan.to_json();
     let claim = verify(&Plan::from_json(&text)?)?.claim;
@@ -46,60 +40,16 @@ pub(crate) fn run(args: &PlanArgs, output: &mut Output<'_>) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-fn automatic(args: &PlanArgs, question: &Question) -> Result<Recommendation> {
-    match args.sampling {
-        None | Some(SamplingSpec::None) => Ok(recommend(question, &mut unobserved())?),
-        Some(_) => Err(Failure::input(
-            "--sampling is for one --strategy: auto compares them under cyclic and Poisson sampling; leave it out, or say none",
-        )),
-    }
-}
-
-/// One strategy, beside independent noise under the same schedule.
-fn one(args: &PlanArgs, question: &Question, spec: &StrategySpec) -> Result<Recommendation> {
-    let schedule = question::schedule(args, question)?;
-    let plain = Factorization::new(Strategy::Identity, question.num_steps)?;
-    // The cheapest mechanism comes first: if it fails, the question is at fault.
-    let mut candidates = vec![candidate(question, "identity", &plain, schedule.clone())?];
-    if *spec != StrategySpec::Identity {
-        let participation = match schedule.sampling() {
-            // Under Poisson sampling a strategy costs its largest column norm, as in a stream.
-            Some(Sampling::Poisson { .. } | Sampling::BlockPoisson { .. }) => Participation::Single,
-            _ => schedule.participation(question.num_steps)?,
-        };
-        let problem = Problem {
-            num_steps: question.num_steps,
-            workload: question.workload.clone(),
-            participation,
-            target: question.target,
-        };
-        let strategy = strategies::build(spec, &problem)?;
-        candidates.push(candidate(question, &spec.to_string(), &strategy, schedule)?);
-    }
-    let chosen = &candidates[candidates.len() - 1];
-    if let Some(most) = question.max_state_bytes.filter(|most| chosen.state_bytes > *most) {
-        return Err(Failure::value(
-            "state",
-            format!("{} bytes per parameter", chosen.state_bytes),
-            format!("at most {most}, as --max-state-bytes says"),
-        ));
-    }
-    let (name, reason) = (chosen.name.clone(), reason(&candidates));
-    candidates.sort_by(|a, b| a.error.total_cmp(&b.error));
-    let best = candidates.iter().position(|candidate| candidate.name == name).unwrap_or(0);
-    Ok(Recommendation { candidates, skipped: Vec::new(), best, reason })
-}
-
-fn reason(candidates: &[Candidate]) -> String {
-    let chosen = &candidates[candidates.len() - 1];
-    let gain = candidates[0].error / chosen.error;
-    match candidates {
-        [_] => format!("{}: as asked for", chosen.name),
-        _ if gain >= 1.0 => {
-            format!("{}: as asked for; {gain:.2} times less noise than independent noise", chosen.name)
+/// One mechanism has one optimiser, whose iterations can be shown.
+fn answer(request: &Request, question: &Question) -> Result<Recommendation> {
+    let _progress = Progress::waiting("comparing mechanisms");
+    Ok(match request.mechanism {
+        StrategyChoice::Auto => request.answer(question, &mut unobserved())?,
+        StrategyChoice::One(_) => {
+            let mut progress = Progress::new(1, "optimising");
+            request.answer(question, &mut strategies::observer(&mut progress))?
         }
-        _ => format!("{}: as asked for; {:.2} times the noise of independent noise", chosen.name, 1.0 / gain),
-    }
+    })
 }
 
 /// Reads a plan, with advice where it cannot be used.

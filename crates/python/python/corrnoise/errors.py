@@ -21,6 +21,10 @@ class CheckpointError(Error, ValueError):
     """A checkpoint that cannot be used: another plan, key or model, or a damaged file."""
 
 
+class BatchRefused(Error, ValueError):
+    """A batch of another step, plan or run than the noise. Nothing was changed."""
+
+
 class FileError(Error, OSError):
     """A file could not be read or written."""
 

@@ -6,11 +6,12 @@ from typing import Any, Literal
 
 import torch
 
-from .._native import Key, Layout, Mechanism, Plan
+from .._native import Batch, Key, Layout, Mechanism, Plan
 from ..errors import CheckpointError
+from .batches import BatchSampler
 from .parameters import Parameters, Place, gradients_of, mark_changed, named_parameters
 
-__all__ = ["CorrelatedNoise", "Parameters", "named_parameters"]
+__all__ = ["BatchSampler", "CorrelatedNoise", "Parameters", "named_parameters"]
 
 
 class CorrelatedNoise:
@@ -46,11 +47,11 @@ class CorrelatedNoise:
         """The gradients in the order of the parameters; an exception names the parameter that has none."""
         return gradients_of(self._named, self._attribute)
 
-    def add_noise(self) -> None:
-        """Adds the noise of the next step to every gradient, in place."""
+    def add_noise(self, batch: Batch | None = None) -> None:
+        """Adds the noise of the next step to every gradient, in place. A batch of another step, plan or run is refused."""
         gradients = self.gradients()
         self._place.check()
-        self._mechanism.add_to(gradients)
+        self._mechanism.add_to(gradients, batch)
         mark_changed(gradients)
 
     @property

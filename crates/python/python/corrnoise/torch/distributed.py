@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 import torch.distributed as dist
 
-from .._native import Key, Layout, Plan
+from .._native import Batch, Key, Layout, Plan
 from ..errors import InvalidArgument
 from .parameters import Parameters, Place, gradients_of, mark_changed, named_parameters
 from .pieces import Piece, held_pieces, local, pieces_of
@@ -65,14 +65,17 @@ class ReplicatedNoise(Ranks):
         place = Place(self._device, threads=threads)
         super().__init__(plan, key, layout, ranges, place, group=group, folder=folder, resume=resume)
 
-    def add_noise(self) -> None:
-        """Adds the noise of the next step to every gradient. To be called by all ranks."""
+    def add_noise(self, batch: Batch | None = None) -> None:
+        """Adds the noise of the next step to every gradient. To be called by all ranks.
+
+        A batch of another step, plan or run is refused.
+        """
         gradients = self._gradients()
         self._place.check()
         flat = [gradient.detach().view(-1) for gradient in gradients]
         parts = [[flat[i][a:b] for i, a, b in pieces] for pieces in self._pieces]
         if self._mechanism:
-            self._mechanism.add_to(parts[self._rank])
+            self._mechanism.add_to(parts[self._rank], batch)
         if self._world > 1:
             self._exchange(parts)
         mark_changed(gradients)
@@ -135,10 +138,10 @@ class ShardedNoise(Ranks):
         place = Place(device, threads=threads)
         super().__init__(plan, key, layout, ranges, place, group=group, folder=folder, resume=resume, saves=first)
 
-    def add_noise(self) -> None:
-        """Adds the noise of the next step to the gradient of every piece."""
+    def add_noise(self, batch: Batch | None = None) -> None:
+        """Adds the noise of the next step to the gradient of every piece. A batch of another step, plan or run is refused."""
         gradients = [local(gradient) for gradient in gradients_of(self._held)]
         self._place.check()
         if self._mechanism:
-            self._mechanism.add_to(gradients)
+            self._mechanism.add_to(gradients, batch)
             mark_changed(gradients)

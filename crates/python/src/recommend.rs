@@ -1,0 +1,146 @@
+//! `corrnoise.recommend`: from a privacy budget to plans, with the meaning and the defaults of `corrnoise plan`.
+
+use crate::error::{invalid, raise, raise_planner, whole};
+use crate::plan::Plan;
+use corrnoise::Rounds;
+use corrnoise::planner::optimize::unobserved;
+use corrnoise::planner::{self, Request, Spelling, auto, names};
+use pyo3::prelude::*;
+
+/// One mechanism, calibrated and certified.
+#[pyclass(module = "corrnoise", frozen, get_all)]
+pub(crate) struct Candidate {
+    /// The mechanism, as the command line names it.
+    name: String,
+    /// Ready to run.
+    plan: Py<Plan>,
+    /// Standard deviation of the noise in the released value that counts, per coordinate of the summed gradient.
+    error: f64,
+    /// Memory for noise, per parameter.
+    state_bytes: u64,
+    /// Rows of normals that one step makes, on average.
+    rows_per_step: f64,
+}
+
+impl Candidate {
+    fn new(py: Python<'_>, candidate: auto::Candidate) -> PyResult<Py<Candidate>> {
+        let auto::Candidate { name, plan, error, state_bytes, cost, .. } = candidate;
+        let plan = Py::new(py, Plan(plan))?;
+        Py::new(py, Candidate { name, plan, error, state_bytes, rows_per_step: cost.rows })
+    }
+}
+
+#[pymethods]
+impl Candidate {
+    fn __repr__(&self) -> String {
+        let Candidate { name, error, state_bytes, .. } = self;
+        format!("Candidate('{name}', error={error}, state_bytes={state_bytes})")
+    }
+}
+
+/// All mechanisms that were compared, and which to take.
+#[pyclass(module = "corrnoise", frozen, get_all)]
+pub(crate) struct Recommendation {
+    /// By error, least first.
+    candidates: Vec<Py<Candidate>>,
+    /// The recommended one.
+    best: Py<Candidate>,
+    /// Why, in a sentence.
+    reason: String,
+    /// Name and reason of what does not apply.
+    skipped: Vec<(String, String)>,
+}
+
+#[pymethods]
+impl Recommendation {
+    fn __repr__(&self) -> String {
+        format!("Recommendation({} candidates, {:?})", self.candidates.len(), self.reason)
+    }
+}
+
+/// A value by the command line's name for it.
+fn named<T>(keyword: &str, text: &str, parse: fn(&str) -> planner::Result<T>) -> PyResult<T> {
+    parse(text).map_err(|error| invalid(format!("{keyword} is {text:?}: {error}")))
+}
+
+fn count(keyword: &str, value: Option<i128>) -> PyResult<Option<u64>> {
+    value.map(|value| whole(keyword, value, 1)).transpose()
+}
+
+/// Compares every mechanism for a privacy budget, or one with independent noise, as `corrnoise plan` does.
+///
+/// How long: num_steps, or epochs over dataset_size and batch_size. How much: epsilon and delta, or mu, or noise_multiplier
+/// (delta is then 1e-6 by default). Who takes part: dataset_size and batch_size (the sampler draws the batches), min_sep and
+/// max_participations (a guard admits clients), or participation ("single", "cyclic:B,K", "minsep:B,K", "full": your own
+/// pipeline guarantees it); without any of them everyone takes part at most once.
+///
+/// mechanism is "auto" or one by name: "identity", "blt:4", "banded-opt:16", "bisr:8", …; sampling, for one mechanism, "cyclic"
+/// (the default), "poisson", "block-poisson:B", "balls-in-bins" or "none". workload is "prefix", "momentum:BETA",
+/// "momentum:BETA,DECAY" or "nesterov:BETA"; target "max" or "rms"; adjacency "zero-out" or "replace-one"; privacy_unit
+/// "example" or "user". The interpreter's lock is released meanwhile.
+#[pyfunction]
+#[pyo3(signature = (
+    num_steps = None, *, epochs = None, epsilon = None, delta = None, mu = None, noise_multiplier = None, dataset_size = None,
+    batch_size = None, min_sep = None, max_participations = None, participation = None, setting = None, mechanism = "auto",
+    sampling = None, workload = "prefix", target = "max", adjacency = "zero-out", privacy_unit = "example", clip_norm = 1.0,
+    max_state_bytes = None, rounds = 12
+))]
+#[allow(clippy::too_many_arguments)] // keywords, in Python
+pub(crate) fn recommend(
+    py: Python<'_>,
+    num_steps: Option<i128>,
+    epochs: Option<f64>,
+    epsilon: Option<f64>,
+    delta: Option<f64>,
+    mu: Option<f64>,
+    noise_multiplier: Option<f64>,
+    dataset_size: Option<i128>,
+    batch_size: Option<i128>,
+    min_sep: Option<i128>,
+    max_participations: Option<i128>,
+    participation: Option<&str>,
+    setting: Option<&str>,
+    mechanism: &str,
+    sampling: Option<&str>,
+    workload: &str,
+    target: &str,
+    adjacency: &str,
+    privacy_unit: &str,
+    clip_norm: f64,
+    max_state_bytes: Option<i128>,
+    rounds: u32,
+) -> PyResult<Recommendation> {
+    let optional = |value: Option<i128>| value.map(|value| whole("max_state_bytes", value, 0)).transpose();
+    let request = Request {
+        num_steps: count("num_steps", num_steps)?,
+        epochs,
+        dataset_size: count("dataset_size", dataset_size)?,
+        batch_size: count("batch_size", batch_size)?,
+        participation: participation
+            .map(|text| named("participation", text, names::participation))
+            .transpose()?,
+        setting: setting.map(|text| named("setting", text, names::setting)).transpose()?,
+        min_sep: count("min_sep", min_sep)?,
+        max_participations: count("max_participations", max_participations)?,
+        epsilon,
+        delta,
+        mu,
+        noise_multiplier,
+        clip_norm,
+        adjacency: named("adjacency", adjacency, names::adjacency)?,
+        privacy_unit: named("privacy_unit", privacy_unit, names::privacy_unit)?,
+        workload: named("workload", workload, names::workload)?,
+        target: named("target", target, names::target)?,
+        max_state_bytes: optional(max_state_bytes)?,
+        mechanism: named("mechanism", mechanism, names::strategy_choice)?,
+        sampling: sampling.map(|text| named("sampling", text, names::sampling)).transpose()?,
+        rounds: Rounds::try_from(rounds).map_err(raise)?,
+        spelling: Spelling::Keywords,
+    };
+    let answer =
+        py.detach(|| request.answer(&request.question()?, &mut unobserved())).map_err(raise_planner)?;
+    let candidates = answer.candidates.into_iter().map(|candidate| Candidate::new(py, candidate));
+    let candidates = candidates.collect::<PyResult<Vec<_>>>()?;
+    let best = candidates[answer.best].clone_ref(py);
+    Ok(Recommendation { candidates, best, reason: answer.reason, skipped: answer.skipped })
+}

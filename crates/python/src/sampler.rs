@@ -1,0 +1,125 @@
+//! `corrnoise.Sampler` and `corrnoise.Batch`.
+
+use crate::error::{raise, whole};
+use crate::key::Key;
+use crate::plan::Plan;
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use std::ffi::c_int;
+
+/// The batches that a plan's claim assumes, drawn from the run's own key: the same on every rank, in any order of calls and
+/// after every resume. Reads the key and leaves it to a mechanism.
+#[pyclass(module = "corrnoise", frozen)]
+pub(crate) struct Sampler(corrnoise::Sampler);
+
+impl Sampler {
+    /// Parts are drawn here, which takes a while for a large dataset.
+    pub(crate) fn of(py: Python<'_>, plan: &corrnoise::Plan, key: &corrnoise::Key) -> PyResult<Sampler> {
+        py.detach(|| corrnoise::Sampler::new(plan, key)).map(Sampler).map_err(raise)
+    }
+}
+
+#[pymethods]
+impl Sampler {
+    /// For a plan that says how batches are chosen, and the key of the run.
+    #[new]
+    fn new(py: Python<'_>, plan: &Plan, key: &Key) -> PyResult<Sampler> {
+        Sampler::of(py, &plan.0, key.read())
+    }
+
+    /// The batch of a step.
+    fn batch(&self, py: Python<'_>, step: i128) -> PyResult<Batch> {
+        let step = whole("step", step, 0)?;
+        let batch = py.detach(|| self.0.batch(step)).map_err(raise)?;
+        Ok(Batch { shape: [batch.len() as ffi::Py_ssize_t], batch })
+    }
+
+    /// Steps of the plan.
+    #[getter]
+    fn num_steps(&self) -> u64 {
+        self.0.num_steps()
+    }
+
+    /// Mean size of a batch: what a sum over a batch is divided by, whatever the batch's own size.
+    #[getter]
+    fn expected_batch_size(&self) -> f64 {
+        self.0.expected_batch_size()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Sampler({:?}, num_steps={})", self.0.sampling(), self.0.num_steps())
+    }
+}
+
+/// The units of one step: indices into the dataset, ascending, each at most once. A read-only buffer of uint64, so that
+/// `numpy.asarray(batch)` copies nothing. Where the claim rests on sampling, who was in a batch is as secret as the key.
+#[pyclass(module = "corrnoise", frozen)]
+pub(crate) struct Batch {
+    batch: corrnoise::Batch,
+    /// What buffers point to.
+    shape: [ffi::Py_ssize_t; 1],
+}
+
+const ITEM: ffi::Py_ssize_t = size_of::<u64>() as ffi::Py_ssize_t;
+/// Buffers point to it. Never written to, whatever the type of the pointer says.
+static STRIDES: [ffi::Py_ssize_t; 1] = [ITEM];
+
+impl Batch {
+    pub(crate) fn drawn(&self) -> &corrnoise::Batch {
+        &self.batch
+    }
+}
+
+#[pymethods]
+impl Batch {
+    /// The step it was drawn for.
+    #[getter]
+    fn step(&self) -> u64 {
+        self.batch.step()
+    }
+
+    /// The indices as a list.
+    fn tolist(&self) -> Vec<u64> {
+        self.batch.indices().to_vec()
+    }
+
+    fn __len__(&self) -> usize {
+        self.batch.len()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Batch(step={}, {} units)", self.batch.step(), self.batch.len())
+    }
+
+    /// # Safety
+    /// `view` is null or a buffer to fill, as the interpreter promises.
+    unsafe fn __getbuffer__(slf: Bound<'_, Batch>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        // SAFETY: null or valid for as long as this runs.
+        let Some(view) = (unsafe { view.as_mut() }) else {
+            return Err(PyBufferError::new_err("no buffer to fill"));
+        };
+        view.obj = std::ptr::null_mut();
+        if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
+            return Err(PyBufferError::new_err("a batch is read-only"));
+        }
+        let asked = |flag: c_int| flags & flag == flag;
+        let batch = slf.get();
+        // Indices, shape and strides stay where they are while the object lives, which the view keeps alive; nobody writes to
+        // them, since the view says that it is read-only.
+        view.buf = batch.batch.indices().as_ptr().cast_mut().cast();
+        view.len = batch.shape[0] * ITEM;
+        view.readonly = 1;
+        view.itemsize = ITEM;
+        view.format = if asked(ffi::PyBUF_FORMAT) { c"Q".as_ptr().cast_mut() } else { std::ptr::null_mut() };
+        view.ndim = 1;
+        view.shape =
+            if asked(ffi::PyBUF_ND) { batch.shape.as_ptr().cast_mut() } else { std::ptr::null_mut() };
+        view.strides =
+            if asked(ffi::PyBUF_STRIDES) { STRIDES.as_ptr().cast_mut() } else { std::ptr::null_mut() };
+        view.suboffsets = std::ptr::null_mut();
+        view.internal = std::ptr::null_mut();
+        view.obj = slf.into_ptr();
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+"""plan() and recommend(): the command line's plans, what a plan says of itself, and refusals."""
+
+import json
+import math
+import pickle
+import threading
+import time
+
+import pytest
+from conftest import ROOT, VECTORS, plan as without_claim
+
+import corrnoise
+from corrnoise import errors
+
+PLANS = json.loads((ROOT / "tests/vectors/plans.json").read_text())
+
+
+def body(plan):
+    return json.loads(plan.to_json())["plan"]
+
+
+def close(a, b):
+    """Equal but for the last digits, which differ between machines: fingerprints would too."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(close(a[key], b[key]) for key in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(close, a, b))
+    if isinstance(a, float) or isinstance(b, float):
+        return math.isclose(a, b, rel_tol=1e-6)
+    return a == b
+
+
+@pytest.mark.parametrize("case", PLANS, ids=lambda case: case["line"])
+def test_plans_are_those_of_the_command_line(case):
+    made = corrnoise.plan(**case["keywords"])
+    assert close(body(made), case["plan"])
+
+
+def federated(**options):
+    keywords = {"min_sep": 6, "max_participations": 2, "epsilon": 3, "delta": 1e-7, "mechanism": "blt:2"}
+    return corrnoise.plan(24, **(keywords | options))
+
+
+def test_what_a_plan_says_of_itself(tmp_path):
+    made = federated()
+    assert made.epsilon == pytest.approx(3, rel=1e-5) and made.epsilon <= 3 and made.delta == 1e-7
+    assert made.sampling == {"kind": "min_sep", "min_sep": 6, "max_participations": 2}
+    assert made.certificate["claim"]["epsilon"] == made.epsilon and made.certificate["clip_norm"] == 1.0
+    assert made.verify() is None
+    for part in ["num_steps=24", f"epsilon={made.epsilon}", "delta=1e-7", "strategy='BLT", made.fingerprint]:
+        assert part in repr(made), part
+    made.save(tmp_path / "plan.json")
+    assert corrnoise.Plan.load(tmp_path / "plan.json") == made == pickle.loads(pickle.dumps(made)) == federated()
+
+
+def test_plans_without_a_claim_and_with_a_false_one():
+    plain = without_claim()
+    assert (plain.epsilon, plain.delta, plain.certificate, plain.sampling) == (None, None, None, None)
+    assert "stddev=0.75" in repr(plain) and "epsilon" not in repr(plain)
+    with pytest.raises(corrnoise.PlanError, match="makes no privacy claim"):
+        plain.verify()
+    false = corrnoise.Plan.from_json(VECTORS["false_claim"])
+    assert (false.epsilon, false.delta) == (0.5, 1e-6)
+    with pytest.raises(corrnoise.PlanError, match="claim does not hold: it states claim.* but its numbers give"):
+        false.verify()
+
+
+def test_what_auto_compares():
+    [case] = [case for case in PLANS if "epochs" in case["keywords"]]
+    answer = corrnoise.recommend(**case["keywords"])
+    assert len(answer.candidates) >= 6
+    names = [candidate.name for candidate in answer.candidates]
+    assert {"identity", "identity, Poisson", "dense", "tree"} <= set(names)
+    found = [candidate.error for candidate in answer.candidates]
+    assert found == sorted(found)
+    assert answer.best.name in names and answer.best.name in answer.reason and answer.best.rows_per_step <= 32
+    for candidate in answer.candidates:
+        assert candidate.plan.num_steps == 33 and 1.999 < candidate.plan.epsilon <= 2
+        assert candidate.state_bytes == candidate.plan.state_bytes_per_param
+    assert all(isinstance(name, str) and isinstance(reason, str) for name, reason in answer.skipped)
+    assert close(body(answer.best.plan), case["plan"])
+    assert str(len(names)) in repr(answer) and answer.best.name in repr(answer.best)
+
+
+BASE = {"num_steps": 8, "mu": 1, "mechanism": "identity"}
+DATA = {"dataset_size": 80, "batch_size": 10}
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({"mu": 1}, "no length: expected num_steps or epochs"),
+        ({"num_steps": 8}, "no budget: expected epsilon and delta, or mu, or noise_multiplier"),
+        (BASE | {"num_steps": 0}, "num_steps is 0: expected a whole number, at least 1"),
+        (BASE | {"num_steps": -3}, "num_steps is -3: expected"),
+        (BASE | {"num_steps": 10**12}, "number of steps is 1000000000000: expected at most"),
+        (BASE | DATA | {"epochs": 2}, "num_steps and epochs: expected one of them"),
+        ({"epochs": 2, "mu": 1}, "epochs needs dataset_size and batch_size; or give num_steps"),
+        ({"epochs": 0, "mu": 1} | DATA, "number of epochs is 0"),
+        (BASE | {"epsilon": 1}, "two budgets"),
+        ({"num_steps": 8, "epsilon": 1}, "epsilon needs delta"),
+        ({"num_steps": 8, "epsilon": 0, "delta": 1e-6}, "epsilon is 0: expected positive"),
+        ({"num_steps": 8, "epsilon": math.nan, "delta": 1e-6}, "epsilon is NaN: expected a finite"),
+        ({"num_steps": 8, "epsilon": 1, "delta": 1}, r"delta is 1: expected in \(0, 1\)"),
+        ({"num_steps": 8, "noise_multiplier": -1}, "noise multiplier is -1: expected positive"),
+        (BASE | {"clip_norm": 0}, "clip norm is 0: expected above 0"),
+        (BASE | {"dataset_size": 80}, "dataset_size and batch_size need each other"),
+        (BASE | DATA | {"batch_size": 81}, "batch size is 81: expected 1 to 80"),
+        (BASE | {"min_sep": 3}, "setting federated needs min_sep and max_participations"),
+        (BASE | DATA | {"min_sep": 3}, "min_sep 3 is for setting federated"),
+        (BASE | {"participation": "twice"}, 'participation is "twice": no such participation; expected single'),
+        (BASE | {"participation": "minsep:3,4"}, "max participations is 4: expected 1 to 3"),
+        (BASE | {"participation": "full", "setting": "streaming"}, "participation takes the place of setting"),
+        (BASE | {"setting": "decentralized"}, 'setting is "decentralized": .* expected centralized'),
+        (BASE | {"sampling": "poisson"}, "sampling draws batches from one dataset: give dataset_size"),
+        (DATA | {"num_steps": 8, "mu": 1, "sampling": "poisson"}, "sampling is for one mechanism"),
+        (BASE | DATA | {"sampling": "shuffle"}, 'sampling is "shuffle": .* balls-in-bins'),
+        (BASE | {"mechanism": "quadtree"}, 'mechanism is "quadtree": no such strategy; expected auto, identity'),
+        (BASE | {"mechanism": "blt"}, "blt needs a number, as in blt:4"),
+        (BASE | {"mechanism": "banded:9"}, "number of bands is 9: expected 1 to 8"),
+        (BASE | {"workload": "momentum:2"}, 'workload is "momentum:2": .*2'),
+        (BASE | {"target": "mean"}, 'target is "mean": .* max or rms'),
+        (BASE | {"adjacency": "add-remove"}, 'adjacency is "add-remove": .* zero-out'),
+        (BASE | {"privacy_unit": "household"}, 'privacy_unit is "household": .* user'),
+        (BASE | {"max_state_bytes": -1}, "max_state_bytes is -1: expected a whole number, at least 0"),
+        (BASE | {"mechanism": "blt:2", "max_state_bytes": 4}, "state is 8 bytes per parameter: expected at most 4, as max_state_bytes"),
+        (BASE | {"rounds": 13}, "ChaCha rounds is 13: expected 8, 12 or 20"),
+    ],
+)
+def test_refusals(options, part):
+    with pytest.raises(corrnoise.InvalidArgument, match=part) as caught:
+        corrnoise.plan(**options)
+    assert isinstance(caught.value, errors.Error) and "--" not in str(caught.value)
+
+
+def test_keywords_only_and_by_type():
+    with pytest.raises(TypeError):
+        corrnoise.plan(8, 2)
+    with pytest.raises(TypeError, match="num_steps"):
+        corrnoise.plan("8", mu=1)
+    with pytest.raises(TypeError, match="sigma"):
+        corrnoise.plan(8, sigma=1)
+
+
+def test_the_lock_of_the_interpreter_is_released():
+    ticks, done = [], threading.Event()
+
+    def count():
+        while not done.is_set():
+            ticks.append(time.perf_counter())
+            time.sleep(0.0002)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    start = time.perf_counter()
+    corrnoise.recommend(64, mu=1)
+    stop = time.perf_counter()
+    done.set()
+    thread.join()
+    during = sum(start < tick < stop for tick in ticks)
+    assert during >= 2, f"{during} ticks in {stop - start} s"
