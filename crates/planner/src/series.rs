@@ -4,8 +4,7 @@
 //! which keep digits relative to the largest coefficient. That is enough for norms, and for nothing else.
 
 use crate::error::{Error, Result, check_finite};
-use rustfft::FftPlanner;
-use rustfft::num_complex::Complex64;
+use corrnoise_fft::{Complex64, Transforms};
 
 /// Up to this many multiplications the recurrence is used.
 const RECURRENCE_WORK: usize = 1 << 26;
@@ -51,14 +50,14 @@ pub fn multiply(a: &[f64], b: &[f64], n: usize) -> Vec<f64> {
 
 fn multiply_by_fft(a: &[f64], b: &[f64], n: usize) -> Vec<f64> {
     let size = (a.len() + b.len()).next_power_of_two();
-    let mut planner = FftPlanner::new();
+    let transforms = Transforms::new(size);
     // Both real series in one complex transform: a in the real part, b in the imaginary one; the product is Im(square)/2.
     let mut values: Vec<Complex64> = (0..size)
         .map(|t| Complex64::new(a.get(t).copied().unwrap_or(0.0), b.get(t).copied().unwrap_or(0.0)))
         .collect();
-    planner.plan_fft_forward(size).process(&mut values);
+    transforms.forward(&mut values);
     values.iter_mut().for_each(|value| *value *= *value);
-    planner.plan_fft_inverse(size).process(&mut values);
+    transforms.inverse(&mut values);
     (0..n).map(|t| values.get(t).map_or(0.0, |value| value.im / (2.0 * size as f64))).collect()
 }
 

@@ -4,9 +4,8 @@
 //! 1e-8 would drown in it after 10⁵ steps. Hence losses are tilted first, each mass times `e^{θ·loss}/M(θ)`, which moves the bulk
 //! of the sum to the ε in question; a mass of the sum is untilted by `M(θ)^n·e^{−θ·loss}`, and errors shrink with it.
 
-use rustfft::num_complex::Complex64;
-use rustfft::{Fft, FftPlanner};
-use std::sync::{Arc, OnceLock};
+use corrnoise_fft::{Complex64, Transforms};
+use std::sync::OnceLock;
 
 /// How many points to spend; any number gives true bounds.
 #[derive(Clone, Copy)]
@@ -24,17 +23,11 @@ pub(super) const FINE: Effort = Effort { grid: 1 << 20, step_points: 3e5, quadra
 /// Good enough to search on, and some twenty times as fast.
 pub(super) const COARSE: Effort = Effort { grid: 1 << 15, step_points: 1e4, quadrature_points: 800 };
 
-/// There and back.
-type Transforms = [Arc<dyn Fft<f64>>; 2];
-
 fn transforms(grid: usize) -> Transforms {
-    let plan = |grid: usize| {
-        let mut planner = FftPlanner::new();
-        [planner.plan_fft_forward(grid), planner.plan_fft_inverse(grid)]
-    };
     // The large plan takes longer to make than to use.
     static LARGE: OnceLock<Transforms> = OnceLock::new();
-    if grid == FINE.grid { LARGE.get_or_init(|| plan(grid)).clone() } else { plan(grid) }
+    let plan = || Transforms::new(grid);
+    if grid == FINE.grid { LARGE.get_or_init(plan).clone() } else { plan() }
 }
 
 /// What may be lost at each end of the window, and what less than the full tilt may lose by rounding, as shares of the δ that
@@ -188,13 +181,13 @@ impl Grid {
     pub(super) fn power(&self, count: u64, tilt: &Tilt, low: f64, grid: usize) -> Composed {
         let (n, theta) = (count as f64, tilt.theta);
         let log_moment = self.log_moment(theta);
-        let [forward, back] = transforms(grid);
+        let transforms = transforms(grid);
         let mut values = vec![Complex64::default(); grid];
         for (j, (loss, mass)) in self.atoms().enumerate() {
             let place = (self.first + j as i64).rem_euclid(grid as i64) as usize;
             values[place].re += mass * (theta * loss - log_moment).exp();
         }
-        forward.process(&mut values);
+        transforms.forward(&mut values);
         // Most coefficients vanish in the power: below e^{−100} they are not worth the work.
         let vanishing = (-200.0 / n).exp();
         // The transform of real numbers: the second half is the first one's mirror image.
@@ -204,7 +197,7 @@ impl Grid {
             values[(grid - k) % grid] = values[k].conj();
         }
         let energy: f64 = values.iter().map(Complex64::norm_sqr).sum();
-        back.process(&mut values);
+        transforms.inverse(&mut values);
         let first = (low / self.spacing).floor() as i64 - 1;
         let place = |j: i64| (first + j).rem_euclid(grid as i64) as usize;
         Composed {
