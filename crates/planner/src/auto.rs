@@ -353,8 +353,8 @@ mod tests {
 
     #[test]
     fn memory_is_respected_and_high_privacy_prefers_sampling() {
-        let central = Setting::Centralized { dataset_size: 20_000, batch_size: 100 };
-        let mut asked = question(central, 400, 0.3);
+        let central = Setting::Centralized { dataset_size: 8000, batch_size: 100 };
+        let mut asked = question(central, 160, 0.3);
         let strict = recommend(&asked, &mut unobserved()).unwrap();
         let name = &strict.candidates[strict.best].name;
         assert!(name.contains("Poisson"), "{}", strict.reason);
