@@ -49,6 +49,10 @@ def test_autograd_notices():
     before = model.weight.grad._version
     noise.add_noise()
     assert model.weight.grad._version > before
+    with torch.inference_mode():
+        model.set_gradients()
+        noise.add_noise()
+    assert model.weight.grad.is_inference() and noise.next_step == 2
 
 
 def strided(model):

@@ -44,7 +44,7 @@ def gradients_of(named: Mapping[str, torch.Tensor], attribute: str = "grad") -> 
 
 def mark_changed(gradients: list[torch.Tensor]) -> None:
     """Memory was written behind autograd's back: whoever saved a gradient for later must notice."""
-    torch.autograd.graph.increment_version([g for g in gradients if not g.is_inference()])
+    torch.autograd.graph.increment_version(gradients)  # leaves out what was made in inference mode
 
 
 class Place:
