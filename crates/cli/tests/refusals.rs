@@ -125,7 +125,7 @@ const PLANS: [(&str, &[&str]); 51] = [
     ("plan --steps 8 --mu 1 --noise-multiplier 1", &["--mu", "--noise-multiplier"]),
     ("plan --steps 8 --mu 1 --epsilon 1 --delta 1e-6", &["--mu", "--epsilon"]),
     ("plan --steps 0 --mu 1", &["\"0\"", "from 1 on"]),
-    ("plan --steps 1e12 --mu 1", &["1000000000000", "at most"]),
+    ("plan --steps 1e12 --mu 1", &["1000000000000", "1 to"]),
     ("plan --epochs 2 --mu 1", &["--dataset-size", "--batch-size"]),
     ("plan --epochs 0 --dataset-size 80 --batch-size 10 --mu 1", &["epochs is 0"]),
     ("plan --epochs -2 --dataset-size 80 --batch-size 10 --mu 1", &["epochs is -2"]),

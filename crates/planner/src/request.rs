@@ -186,10 +186,10 @@ impl Request {
             (None, None, ..) => return self.refuse("no length: expected --steps or --epochs"),
             _ => return self.refuse("--epochs needs --dataset-size and --batch-size; or give --steps"),
         };
-        if steps > MAX_STEPS {
-            return Err(Error::parameter("number of steps", steps, format!("at most {MAX_STEPS}")));
+        if steps == 0 || steps > MAX_STEPS {
+            return Err(Error::parameter("number of steps", steps, format!("1 to {MAX_STEPS}")));
         }
-        Ok((steps as usize).max(1))
+        Ok(steps as usize)
     }
 
     fn setting(&self, num_steps: usize) -> Result<Setting> {
@@ -320,6 +320,7 @@ mod tests {
         let full = || Request { participation: Some(Participation::Full), ..base() };
         let cases = [
             (Request { num_steps: None, ..base() }, "no length: expected num_steps or epochs"),
+            (Request { num_steps: Some(0), ..base() }, "number of steps is 0: expected 1 to"),
             (Request { epochs: Some(2.0), ..data() }, "num_steps and epochs: expected one of them"),
             (
                 Request { num_steps: None, epochs: Some(2.0), ..base() },

@@ -93,7 +93,7 @@ DATA = {"dataset_size": 80, "batch_size": 10}
         ({"num_steps": 8}, "no budget: expected epsilon and delta, or mu, or noise_multiplier"),
         (BASE | {"num_steps": 0}, "num_steps is 0: expected a whole number, at least 1"),
         (BASE | {"num_steps": -3}, "num_steps is -3: expected"),
-        (BASE | {"num_steps": 10**12}, "number of steps is 1000000000000: expected at most"),
+        (BASE | {"num_steps": 10**12}, "number of steps is 1000000000000: expected 1 to"),
         (BASE | DATA | {"epochs": 2}, "num_steps and epochs: expected one of them"),
         ({"epochs": 2, "mu": 1}, "epochs needs dataset_size and batch_size; or give num_steps"),
         ({"epochs": 0, "mu": 1} | DATA, "number of epochs is 0"),
