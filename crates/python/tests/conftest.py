@@ -1,6 +1,8 @@
 """Vectors that Rust made (tests/vectors/bindings.json), and gradients as its text defines them."""
 
 import json
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -48,3 +50,22 @@ def guide_blocks(page, language="python"):
     """The code of a page of docs/, block by block."""
     text = (ROOT / "docs" / page).read_text()
     return [block.split("```")[0] for block in text.split(f"```{language}\n")[1:]]
+
+
+def ticks_during(call):
+    """How often another thread of the interpreter gets its turn while `call` runs."""
+    ticks, done = [], threading.Event()
+
+    def count():
+        while not done.is_set():
+            ticks.append(time.perf_counter())
+            time.sleep(0.0002)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    start = time.perf_counter()
+    call()
+    stop = time.perf_counter()
+    done.set()
+    thread.join()
+    return sum(start < tick < stop for tick in ticks)

@@ -3,11 +3,10 @@
 import json
 import math
 import pickle
-import threading
-import time
 
 import pytest
-from conftest import ROOT, VECTORS, plan as without_claim
+from conftest import ROOT, VECTORS, ticks_during
+from conftest import plan as without_claim
 
 import corrnoise
 from corrnoise import errors
@@ -143,19 +142,4 @@ def test_keywords_only_and_by_type():
 
 
 def test_the_lock_of_the_interpreter_is_released():
-    ticks, done = [], threading.Event()
-
-    def count():
-        while not done.is_set():
-            ticks.append(time.perf_counter())
-            time.sleep(0.0002)
-
-    thread = threading.Thread(target=count)
-    thread.start()
-    start = time.perf_counter()
-    corrnoise.recommend(64, mu=1)
-    stop = time.perf_counter()
-    done.set()
-    thread.join()
-    during = sum(start < tick < stop for tick in ticks)
-    assert during >= 2, f"{during} ticks in {stop - start} s"
+    assert ticks_during(lambda: corrnoise.recommend(64, mu=1)) >= 2
