@@ -4,9 +4,9 @@
 //! is bound by latency (a quarter round is a chain of 16 instructions), so two groups run interleaved: 18% faster, although
 //! half of the 32 state vectors then live in L1.
 
-use super::kernels::{self, Engine, Job, Piece};
+use super::kernels::{self, Engine, Job, Piece, Tile};
 use super::lanes::{Lanes, Stored};
-use super::prefetch::Prefetch;
+use super::prefetch::Ahead;
 use crate::chacha::{ChaCha, quarter_round};
 use crate::gauss::{COS, HALF_PI, LOG, MINUS_2_LN_2, SIN, TAIL_LIMIT, TWO_POW_MINUS_32};
 use crate::noise::{TILE, extend_tails};
@@ -36,7 +36,7 @@ pub(super) struct Avx2;
 unsafe impl Engine for Avx2 {
     type Lanes = __m256;
     #[inline(always)]
-    unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE], ahead: &mut Prefetch) {
+    unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut Tile, ahead: &mut impl Ahead) {
         // SAFETY: the caller has the features.
         unsafe { sample(cipher, row, tile, out, ahead) }
     }
@@ -56,12 +56,13 @@ unsafe fn int(value: u32) -> __m256i {
 
 /// All 512 normals of a tile: the same bits as [`crate::noise::tile`].
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE], ahead: &mut Prefetch) {
+unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut Tile, ahead: &mut impl Ahead) {
     let mut words = [[_mm256_setzero_si256(); 16]; 2];
+    let mut small = 0;
     for half in 0..2 {
         let first_lane = 16 * half;
         // SAFETY: features are enabled; the blocks' 256 normals lie inside the tile, see `store_transposed`.
-        let small = unsafe {
+        let below = unsafe {
             chacha_16(cipher, row.stream(), 32 * tile + first_lane as u64, &mut words, ahead);
             let mut smallest = [int(u32::MAX); 2];
             for quad in 0..4 {
@@ -79,9 +80,12 @@ unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE], ah
             }
             below_limit(smallest[0]) | below_limit(smallest[1]) << 8
         };
-        if small != 0 {
-            extend_lanes(cipher, row, tile, first_lane, small, out);
-        }
+        small |= below << first_lane;
+    }
+    if small != 0 {
+        // SAFETY: all 512 were written.
+        let out = unsafe { out.0.assume_init_mut() };
+        extend_lanes(cipher, row, tile, small, out);
     }
 }
 
@@ -98,9 +102,9 @@ unsafe fn below_limit(words: __m256i) -> u32 {
 
 #[cold]
 #[inline(never)]
-fn extend_lanes(cipher: &ChaCha, row: Row, tile: u64, first: usize, small: u32, out: &mut [f32; TILE]) {
-    for lane in (0..16).filter(|lane| small >> lane & 1 == 1) {
-        extend_tails(cipher, row, tile, first + lane, out);
+fn extend_lanes(cipher: &ChaCha, row: Row, tile: u64, small: u32, out: &mut [f32; TILE]) {
+    for lane in (0..32).filter(|lane| small >> lane & 1 == 1) {
+        extend_tails(cipher, row, tile, lane, out);
     }
 }
 
@@ -131,7 +135,7 @@ unsafe fn chacha_16(
     stream: u64,
     first: u64,
     out: &mut [[__m256i; 16]; 2],
-    ahead: &mut Prefetch,
+    ahead: &mut impl Ahead,
 ) {
     // SAFETY: callers run with AVX2 enabled.
     unsafe {

@@ -7,6 +7,7 @@ mod lanes;
 mod pool;
 mod prefetch;
 mod ring;
+mod rows;
 mod state;
 
 use crate::backend::{Backend, Step, StepKernel};
@@ -250,7 +251,7 @@ fn has_vector_path() -> bool {
 
 fn new_state(form: &Form, num_coords: u64, batch: usize) -> Result<AnyState> {
     let chunk = match form.kernel() {
-        form::Kernel::Ring(_) => ring::CHUNK,
+        form::Kernel::Ring(_) => ring::chunk(batch),
         _ => PIECE,
     };
     let slots = form.num_slots() + batch - 1;

@@ -1,71 +1,151 @@
 //! Memory that works while the sampler computes.
 //!
 //! Sampling a tile takes about a microsecond and touches no memory; updating its state is bound by memory and hardly computes.
-//! One after the other, each waits for the other. So the sampler asks for the tile's state and gradient, a few cache lines at
-//! a time, between its own instructions.
+//! One after the other, each waits for the other. So the sampler asks for state and gradient, a few cache lines at a time,
+//! between its own instructions.
+
+use super::ring::MAX_BATCH;
+
+/// What a sampler does between its own instructions.
+pub(super) trait Ahead {
+    /// A little more of it. A sampler pulls at least [`PULLS`] times per tile.
+    fn pull(&mut self);
+}
+
+/// See [`Ahead::pull`]: with 8 rounds; with 12, it is 18 times.
+const PULLS: usize = 14;
+
+/// Nothing.
+impl Ahead for () {
+    #[inline(always)]
+    fn pull(&mut self) {}
+}
 
 /// Bytes of a cache line.
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 
-/// Memory to ask for: a few streams, a few lines of each per [`Prefetch::pull`].
-pub(super) struct Prefetch {
+/// A few kilobytes that the very next update uses, asked for from all places at once: they fit into L1.
+pub(super) struct Streams {
     /// Where each begins, and how many bytes of it to ask for.
-    streams: [(*const u8, usize); Prefetch::MAX_STREAMS],
+    streams: [(*const u8, usize); Streams::MAX],
     count: usize,
     lines_per_pull: usize,
     next: usize,
     end: usize,
 }
 
-impl Prefetch {
+impl Streams {
     /// Eight buffers and a gradient.
-    pub(super) const MAX_STREAMS: usize = 9;
-
-    /// A sampler pulls at least this often per tile.
-    const PULLS: usize = 14;
+    pub(super) const MAX: usize = 9;
 
     /// More outstanding lines than a core can track only make its loads wait.
     const MAX_LINES: usize = 20;
 
-    /// Nothing to ask for.
-    pub(super) fn none() -> Prefetch {
-        Prefetch::new(&[])
-    }
-
-    /// At most [`Prefetch::MAX_STREAMS`] streams.
-    pub(super) fn new(streams: &[(*const u8, usize)]) -> Prefetch {
-        let mut all = [(std::ptr::null(), 0); Self::MAX_STREAMS];
+    /// At most [`Streams::MAX`] streams.
+    pub(super) fn new(streams: &[(*const u8, usize)]) -> Streams {
+        let mut all = [(std::ptr::null(), 0); Self::MAX];
         all[..streams.len()].copy_from_slice(streams);
         let end = streams.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
         let limit = (Self::MAX_LINES / streams.len().max(1)).max(1);
-        let lines_per_pull = end.div_ceil(LINE * Self::PULLS).min(limit);
-        Prefetch { streams: all, count: streams.len(), lines_per_pull, next: 0, end }
+        let lines_per_pull = end.div_ceil(LINE * PULLS).min(limit);
+        Streams { streams: all, count: streams.len(), lines_per_pull, next: 0, end }
     }
+}
 
-    /// Asks for the next lines of every stream.
+impl Ahead for Streams {
     #[inline(always)]
-    pub(super) fn pull(&mut self) {
+    fn pull(&mut self) {
         if self.next < self.end {
-            let bytes = LINE * self.lines_per_pull;
             for (stream, end) in &self.streams[..self.count] {
                 if self.next < *end {
-                    prefetch(stream.wrapping_add(self.next), bytes);
+                    prefetch_l1(stream.wrapping_add(self.next), self.lines_per_pull);
                 }
             }
-            self.next += bytes;
+            self.next += LINE * self.lines_per_pull;
         }
     }
 }
 
-/// Asks for all lines of a run at once.
+/// Tens of kilobytes that are used some microseconds later, asked for one run after another into L2: in L1 they would drive out
+/// each other and what the sampler writes there.
+pub(super) struct Runs {
+    /// Beginning and end of each; the last is the next one.
+    runs: [(*const u8, *const u8); Runs::MAX],
+    count: usize,
+    /// What is left of the present one.
+    next: *const u8,
+    end: *const u8,
+    /// Lines of all, and calls of `pull` to spread them over.
+    lines: usize,
+    pulls: usize,
+    pairs_per_pull: usize,
+}
+
+impl Runs {
+    /// A row of each tile of a ring's group, their gradient, and the history of one.
+    const MAX: usize = MAX_BATCH + 2;
+
+    /// Asked for two at a time.
+    const PAIR: usize = 2 * LINE;
+
+    /// A core tracks some 20 lines at once. If memory cannot bring as many as this between two pulls, the sampler waits.
+    const MAX_PAIRS: usize = 8;
+
+    /// Nothing yet, while that many tiles are sampled.
+    pub(super) fn new(tiles: usize) -> Runs {
+        let none = std::ptr::null();
+        let runs = [(none, none); Self::MAX];
+        Runs { runs, count: 0, next: none, end: none, lines: 0, pulls: PULLS * tiles, pairs_per_pull: 0 }
+    }
+
+    /// Puts a run before those that are there: at most [`MAX_BATCH`] + 2 of them.
+    pub(super) fn push<T>(&mut self, start: *const T, len: usize) {
+        self.runs[self.count] = (start.cast(), start.wrapping_add(len).cast());
+        self.count += 1;
+        self.lines += (len * size_of::<T>()).div_ceil(LINE);
+        self.pairs_per_pull = self.lines.div_ceil(2 * self.pulls).min(Self::MAX_PAIRS);
+    }
+}
+
+impl Ahead for Runs {
+    #[inline(always)]
+    fn pull(&mut self) {
+        for _ in 0..self.pairs_per_pull {
+            if self.next >= self.end {
+                if self.count == 0 {
+                    return;
+                }
+                self.count -= 1;
+                (self.next, self.end) = self.runs[self.count];
+            }
+            prefetch_l2(self.next);
+            self.next = self.next.wrapping_add(Self::PAIR);
+        }
+    }
+}
+
+/// Asks for some lines at once, into L1.
 #[inline(always)]
-pub(super) fn prefetch(run: *const u8, bytes: usize) {
+pub(super) fn prefetch_l1(start: *const u8, lines: usize) {
     #[cfg(target_arch = "x86_64")]
-    for line in (0..bytes).step_by(LINE) {
+    for line in 0..lines {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: SSE is part of x86-64, and a prefetch of any address, mapped or not, is harmless.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(run.wrapping_add(line).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(line * LINE).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (run, bytes);
+    let _ = (start, lines);
+}
+
+/// Asks for a line and its neighbour, into L2.
+#[inline(always)]
+fn prefetch_l2(start: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    for line in 0..2 {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: as above.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(start.wrapping_add(line * LINE).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = start;
 }

@@ -1,7 +1,7 @@
 //! The ring kernel, and its rows made ahead of time.
 //!
 //! Row by row, a ring of 64 bands moves 264 bytes per coordinate and step. But noise does not depend on gradients: once a
-//! chunk's history is in L1, several future rows can be made of it. So each tile makes `batch` rows at a time and then only
+//! tile's history is in cache, several future rows can be made of it. So each tile makes `batch` rows at a time and then only
 //! adds one of them per step; tiles take turns, so that every step costs the same. With 8 rows at a time, 16 bands
 //! move 23.5 bytes in place of 72, 64 bands 47.5 in place of 264. The price is `batch − 1` more rows of state, since
 //! the plain state at any step must stay readable.
@@ -10,15 +10,11 @@
 //! is then reading forward.
 
 use super::kernels::{Engine, Job, Piece, Span, Tile, add, spans};
-use super::lanes::{Lanes, Stored};
-use super::prefetch::{Prefetch, prefetch};
+use super::lanes::Stored;
+use super::prefetch::{Runs, Streams};
+use super::rows::{BLOCK, Rows};
 use crate::noise::TILE;
 use crate::row::Row;
-
-/// Coordinates per `[slot][coordinate]` chunk of a ring: all rows that an output needs then lie in one run of memory, which
-/// the prefetcher follows, instead of in as many pages as the ring has rows. 64 are what one pass keeps in registers, so
-/// the run is read strictly forward: with 64 bands, 1.4 times as fast as chunks of 128.
-pub(super) const CHUNK: usize = 64;
 
 /// Most rows that a tile makes at a time.
 pub(super) const MAX_BATCH: usize = 8;
@@ -65,129 +61,116 @@ pub(super) fn head(time: u64, slots: usize) -> usize {
     (slots - 1 - (time + slots - 1) % slots) as usize
 }
 
+/// Coordinates per `[slot][coordinate]` chunk of state: all rows that an output needs lie close together.
+///
+/// A batch makes rows of whole tiles, and each step then adds one row of every tile: 2 KB in one run. Row by row, a block's
+/// rows are read strictly forward, which the prefetcher follows.
+pub(super) fn chunk(batch: usize) -> usize {
+    if batch == 1 { BLOCK } else { TILE }
+}
+
 /// # Safety
 /// As [`super::kernels::run`]; with a batch of more than one row the state is f32.
 #[inline(always)]
 pub(super) unsafe fn run<E: Engine, G: Stored, H: Stored>(job: &Job<'_>, piece: Piece<'_, G, H>) {
-    let ring = &job.ring;
-    assert!(ring.batch == 1 || size_of::<H>() == size_of::<f32>());
-    let mut z = [const { Tile([0.0; TILE]) }; MAX_BATCH];
+    // SAFETY: as promised; the cast is from f32 to f32.
+    unsafe {
+        if job.ring.batch == 1 {
+            return row_by_row::<E, G, H>(job, piece);
+        }
+        assert_eq!(size_of::<H>(), size_of::<f32>());
+        let Piece { first, gradient, state } = piece;
+        let state = std::slice::from_raw_parts_mut(state.as_mut_ptr().cast(), state.len());
+        in_batches::<E, G>(job, Piece { first, gradient, state });
+    }
+}
+
+/// # Safety
+/// As [`super::kernels::run`].
+#[inline(always)]
+unsafe fn row_by_row<E: Engine, G: Stored, H: Stored>(job: &Job<'_>, piece: Piece<'_, G, H>) {
+    let mut z = Tile::new();
+    let (row, coefs) = job.ring.future[0];
     for Span { tile, offset, at, len } in spans(piece.first, piece.gradient.len()) {
-        let rows_due = ring.rows_due(tile);
-        // SAFETY: a chunk that starts at coordinate c of the piece has its rows at state[slots·c..], `chunk` values each;
-        // rows that a batch of more than one left there are f32, as asserted.
+        // SAFETY: a block that starts at coordinate c of the piece has its rows at state[slots·c..].
         unsafe {
             let history = piece.state.as_mut_ptr().add(job.slots * at);
             let gradient = piece.gradient.as_mut_ptr().add(at);
-            // The history of this tile, and the gradient up to the next tile that makes rows.
-            let mut ahead = Prefetch::new(&[
+            let mut ahead = Streams::new(&[
                 (history.cast_const().cast(), job.slots * len * size_of::<H>()),
-                (gradient.cast_const().cast(), ring.batch * TILE * size_of::<G>()),
+                (gradient.cast_const().cast(), len * size_of::<G>()),
             ]);
-            for ((row, _), z) in ring.future[..rows_due].iter().zip(&mut z) {
-                E::sample(job.cipher(*row), *row, tile, &mut z.0, &mut ahead);
-            }
+            E::sample(job.cipher(row), row, tile, &mut z, &mut ahead);
+            let z = z.as_mut_ptr().add(offset);
             let mut done = 0;
             while done < len && job.slots > 0 {
-                let chunk = (CHUNK - (offset + done) % CHUNK).min(len - done);
-                let rows = history.add(job.slots * done);
-                for (k, (_, coefs)) in ring.future[..rows_due].iter().enumerate() {
-                    let z = z[k].0.as_mut_ptr().add(offset + done);
-                    let head = head(ring.time + k as u64, job.slots);
-                    let place = Place { rows, slots: job.slots, head, chunk, first: k == 0 };
-                    make_row::<E::Lanes, H>(&place, coefs, z);
-                }
-                if ring.batch > 1 {
-                    let row = rows.add(head(ring.time + 1, job.slots) * chunk);
-                    prefetch(
-                        row.wrapping_add(job.slots * TILE).cast_const().cast(),
-                        CHUNK * size_of::<f32>(),
-                    );
-                    add::<E::Lanes, G>(job.scale, row.cast_const().cast(), gradient.add(done), chunk);
-                }
-                done += chunk;
+                let block = (BLOCK - (offset + done) % BLOCK).min(len - done);
+                let rows = Rows { first: history.add(job.slots * done), slots: job.slots, len: block };
+                rows.make::<E::Lanes, true>(head(job.ring.time, job.slots), coefs, z.add(done), 0);
+                done += block;
             }
-            if ring.batch == 1 {
-                add::<E::Lanes, G>(job.scale, z[0].0.as_ptr().add(offset), gradient, len);
-            }
+            add::<E::Lanes, G>(job.scale, z, gradient, len);
         }
     }
 }
 
-/// One chunk of the ring at one step.
-struct Place<H> {
-    rows: *mut H,
-    slots: usize,
-    head: usize,
-    chunk: usize,
-    /// The first row of a batch: the others find the history in L1.
-    first: bool,
-}
-
-/// # Safety
-/// `z` valid for `chunk` floats, `rows` for `slots · chunk` values; `coefs` no longer than `slots`, which is not 0.
-#[inline(always)]
-unsafe fn make_row<V: Lanes, H: Stored>(place: &Place<H>, coefs: &[f32], z: *mut f32) {
-    // Eight accumulators hide the latency of fma and leave registers for the coefficient and the loads.
-    const WIDE: usize = 8;
-    let mut at = 0;
-    // SAFETY: every run of lanes starts below `chunk` and ends at or below it.
-    unsafe {
-        while at + WIDE * V::WIDTH <= place.chunk {
-            make_lanes::<V, H, WIDE>(place, coefs, z, at);
-            at += WIDE * V::WIDTH;
-        }
-        while at + V::WIDTH <= place.chunk {
-            make_lanes::<V, H, 1>(place, coefs, z, at);
-            at += V::WIDTH;
-        }
-        while at < place.chunk {
-            make_lanes::<f32, H, 1>(place, coefs, z, at);
-            at += 1;
-        }
-    }
-}
-
-/// `y = z − Σ cₐ y₋ₐ` by age, youngest first; `y` replaces `z` and the oldest row.
+/// Goes through groups of as many tiles as a batch has rows. One tile of a group makes its rows at this step (at the first step, all
+/// do): while it samples them, memory brings its history, and the gradient and this step's row of the whole group.
 ///
 /// # Safety
-/// As [`make_row`], and `at + N·WIDTH ≤ chunk`.
+/// As [`super::kernels::run`].
 #[inline(always)]
-unsafe fn make_lanes<V: Lanes, H: Stored, const N: usize>(
-    place: &Place<H>,
-    coefs: &[f32],
-    z: *mut f32,
-    at: usize,
-) {
-    let Place { rows, slots, head, chunk, .. } = *place;
-    // SAFETY: indices as promised; the slot stays below `slots`.
-    unsafe {
-        let mut sum = [V::zero(); N];
-        for (i, sum) in sum.iter_mut().enumerate() {
-            *sum = V::load_f32(z.add(at + i * V::WIDTH));
-        }
-        let mut slot = head;
-        for &coef in coefs {
-            let coef = V::splat(-coef);
-            let row = rows.add(slot * chunk + at);
-            for (i, sum) in sum.iter_mut().enumerate() {
-                *sum = coef.fma(H::load::<V>(row.add(i * V::WIDTH)), *sum);
+unsafe fn in_batches<E: Engine, G: Stored>(job: &Job<'_>, piece: Piece<'_, G, f32>) {
+    let ring = &job.ring;
+    let mut z = [const { Tile::new() }; MAX_BATCH];
+    let (state, gradient) = (piece.state.as_mut_ptr(), piece.gradient.as_mut_ptr());
+    let heads: [usize; MAX_BATCH + 1] = std::array::from_fn(|k| head(ring.time + k as u64, job.slots));
+    // This step's row is the one whose age at the next step is 1.
+    let current = heads[1];
+    for group in groups(piece.first, piece.gradient.len(), ring.batch * TILE) {
+        let tiles = || {
+            let spans = spans(piece.first + group.start as u64, group.len());
+            spans.map(|span| Span { at: group.start + span.at, ..span })
+        };
+        // SAFETY: a tile that starts at coordinate c of the piece has its rows at state[slots·c..].
+        unsafe {
+            let rows =
+                |span: &Span| Rows { first: state.add(job.slots * span.at), slots: job.slots, len: span.len };
+            for span in tiles().filter(|span| ring.rows_due(span.tile) > 0) {
+                let future = &ring.future[..ring.rows_due(span.tile)];
+                let rows = rows(&span);
+                let mut ahead = Runs::new(future.len());
+                for other in tiles().filter(|span| ring.rows_due(span.tile) == 0) {
+                    ahead.push(state.add(job.slots * other.at + current * other.len), other.len);
+                }
+                ahead.push(gradient.add(group.start), group.len());
+                ahead.push(rows.first, job.slots * span.len);
+                for ((row, _), z) in future.iter().zip(&mut z) {
+                    E::sample(job.cipher(*row), *row, span.tile, z, &mut ahead);
+                }
+                for block in (0..span.len).step_by(BLOCK) {
+                    for (k, (_, coefs)) in future.iter().enumerate() {
+                        let z = z[k].as_mut_ptr().add(span.offset);
+                        rows.make::<E::Lanes, false>(heads[k], coefs, z, block);
+                    }
+                }
             }
-            if N > 1 && place.first {
-                // The next chunk, so that memory works while this one is computed.
-                prefetch(row.wrapping_add(slots * chunk).cast_const().cast(), N * V::WIDTH * size_of::<H>());
+            for span in tiles() {
+                rows(&span).add::<E::Lanes, G>(job.scale, current, gradient.add(span.at));
             }
-            slot += 1;
-            if slot == slots {
-                slot = 0;
-            }
-        }
-        let oldest = rows.add((head + slots - 1) % slots * chunk + at);
-        for (i, sum) in sum.into_iter().enumerate() {
-            sum.store_f32(z.add(at + i * V::WIDTH));
-            H::store(sum, oldest.add(i * V::WIDTH));
         }
     }
+}
+
+/// Cuts `len` coordinates from `first` on at multiples of `size`.
+fn groups(first: u64, len: usize, size: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let to_boundary = size - ((first + start as u64) % size as u64) as usize;
+        let group = start..(start + to_boundary).min(len);
+        start = group.end;
+        (!group.is_empty()).then_some(group)
+    })
 }
 
 #[cfg(test)]

@@ -1,22 +1,23 @@
 //! Where the CPU keeps state: chunks of coordinates, each `[slot][coordinate]`, one after another without gaps.
 //!
 //! A chunk's state is one slice, so threads that own different coordinates own different slices; a BLT uses chunks as long
-//! as a piece of work (long runs of each buffer), a ring short ones (all rows of a coordinate close together).
+//! as a piece of work (long runs of each buffer), a ring tiles or blocks (all rows of a coordinate close together).
 
 use super::kernels::{History, PIECE};
+use super::prefetch::LINE;
+use super::rows::{BLOCK, place};
 use crate::error::{Error, Result};
 use crate::layout::Shard;
+use crate::noise::TILE;
 use crate::pages::huge_pages;
 
-/// Bytes of a cache line; state begins at one.
-const LINE: usize = 64;
-
-/// Zeroed memory for `slots` values of type `H` per coordinate.
+/// Zeroed memory for `slots` values of type `H` per coordinate, from the beginning of a cache line on.
 pub(super) struct State<H> {
     /// The values, after as many unused ones as bring them to a cache line.
     memory: Vec<H>,
     start: usize,
     slots: usize,
+    /// Coordinates per chunk; those of a tile have their rows turned.
     chunk: usize,
 }
 
@@ -91,11 +92,17 @@ impl<H: History> State<H> {
                 let coord = segment.start + local;
                 let chunk_start = (coord / self.chunk as u64 * self.chunk as u64).max(segment.start);
                 let chunk_end = ((coord / self.chunk as u64 + 1) * self.chunk as u64).min(segment.end);
-                let run = (chunk_end - coord).min(stop - local) as usize;
+                let mut run = (chunk_end - coord).min(stop - local) as usize;
                 let base = self.slots * (before + chunk_start - segment.start) as usize;
-                let within = slot * (chunk_end - chunk_start) as usize + (coord - chunk_start) as usize;
-                let place = (before + local - first) as usize;
-                visit(place..place + run, base + within);
+                let (len, at) = ((chunk_end - chunk_start) as usize, (coord - chunk_start) as usize);
+                let within = if self.chunk == TILE {
+                    run = run.min(BLOCK - at % BLOCK);
+                    place(slot, len, at)
+                } else {
+                    slot * len + at
+                };
+                let visited = (before + local - first) as usize;
+                visit(visited..visited + run, base + within);
                 local += run as u64;
             }
             before += size;

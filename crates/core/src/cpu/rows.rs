@@ -1,0 +1,167 @@
+//! The rows of a ring: where they lie, how one is made, how one is added.
+
+use super::kernels::add;
+use super::lanes::{Lanes, Stored};
+use super::prefetch::{LINE, prefetch_l1};
+use crate::noise::TILE;
+
+/// Coordinates that one pass keeps in registers.
+pub(super) const BLOCK: usize = 64;
+
+/// Where coordinate `at` of row `slot` lies among rows of `len` coordinates.
+///
+/// The rows of a whole tile are 2 KB long, so the same block of all of them would compete for an eighth of L1. Therefore the rows
+/// of a tile are turned, every second one by a block more.
+#[inline(always)]
+pub(super) fn place(slot: usize, len: usize, at: usize) -> usize {
+    let turned = if len == TILE { (at + slot / 2 * BLOCK) % TILE } else { at };
+    slot * len + turned
+}
+
+/// `slots` rows of a tile, of a part of one, or of a block.
+pub(super) struct Rows<H> {
+    pub(super) first: *mut H,
+    pub(super) slots: usize,
+    /// Coordinates per row.
+    pub(super) len: usize,
+}
+
+impl<H: Stored> Rows<H> {
+    /// Makes one row in the block that begins at coordinate `block`: `y = z − Σ cₐ y₋ₐ` by age, youngest first, where age 1 lies in
+    /// slot `head`. `y` replaces `z` and the oldest row. With `NEXT`, asks for the rows after these.
+    ///
+    /// # Safety
+    /// `first` is valid for `slots · len` values, `z` for `len` floats; `block` is below `len`, `head` below `slots`, and `coefs` are
+    /// no longer than `slots`. The lanes' features are enabled.
+    #[inline(always)]
+    pub(super) unsafe fn make<V: Lanes, const NEXT: bool>(
+        &self,
+        head: usize,
+        coefs: &[f32],
+        z: *mut f32,
+        block: usize,
+    ) {
+        // Eight accumulators hide the latency of fma and leave registers for the coefficient and the loads.
+        const WIDE: usize = 8;
+        let end = (block + BLOCK).min(self.len);
+        let mut at = block;
+        // SAFETY: every run of lanes starts below `end` and ends at or below it.
+        unsafe {
+            if self.len == TILE && WIDE * V::WIDTH == BLOCK {
+                // The same, but with a length that the compiler knows: `place` is then a few shifts.
+                let tile = Rows { len: TILE, ..*self };
+                return tile.make_lanes::<V, WIDE, NEXT>(head, coefs, z, at);
+            }
+            while at + WIDE * V::WIDTH <= end {
+                self.make_lanes::<V, WIDE, NEXT>(head, coefs, z, at);
+                at += WIDE * V::WIDTH;
+            }
+            while at + V::WIDTH <= end {
+                self.make_lanes::<V, 1, false>(head, coefs, z, at);
+                at += V::WIDTH;
+            }
+            while at < end {
+                self.make_lanes::<f32, 1, false>(head, coefs, z, at);
+                at += 1;
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Rows::make`], for coordinates `at..at + N·WIDTH` of one block.
+    #[inline(always)]
+    unsafe fn make_lanes<V: Lanes, const N: usize, const NEXT: bool>(
+        &self,
+        head: usize,
+        coefs: &[f32],
+        z: *mut f32,
+        at: usize,
+    ) {
+        let Rows { first, slots, len } = *self;
+        // SAFETY: indices as promised; the slot stays below `slots`.
+        unsafe {
+            let mut sum = [V::zero(); N];
+            for (i, sum) in sum.iter_mut().enumerate() {
+                *sum = V::load_f32(z.add(at + i * V::WIDTH));
+            }
+            let mut slot = head;
+            for &coef in coefs {
+                let coef = V::splat(-coef);
+                let row = first.add(place(slot, len, at));
+                for (i, sum) in sum.iter_mut().enumerate() {
+                    *sum = coef.fma(H::load::<V>(row.add(i * V::WIDTH)), *sum);
+                }
+                if NEXT {
+                    // So that memory works while these are computed.
+                    let next = row.wrapping_add(slots * len).cast_const().cast();
+                    prefetch_l1(next, (N * V::WIDTH * size_of::<H>()).div_ceil(LINE));
+                }
+                slot += 1;
+                if slot == slots {
+                    slot = 0;
+                }
+            }
+            let oldest = if head == 0 { slots - 1 } else { head - 1 };
+            let oldest = first.add(place(oldest, len, at));
+            for (i, sum) in sum.into_iter().enumerate() {
+                sum.store_f32(z.add(at + i * V::WIDTH));
+                H::store(sum, oldest.add(i * V::WIDTH));
+            }
+        }
+    }
+}
+
+impl Rows<f32> {
+    /// Adds the row in `slot` to its gradient.
+    ///
+    /// # Safety
+    /// `first` is valid for `slots · len` values, `gradient` for `len`; `slot` is below `slots`. The lanes' features are enabled.
+    #[inline(always)]
+    pub(super) unsafe fn add<V: Lanes, G: Stored>(&self, scale: f32, slot: usize, gradient: *mut G) {
+        let row = slot * self.len;
+        let turn = place(slot, self.len, 0) - row;
+        let before_turn = self.len - turn;
+        // SAFETY: both parts lie within the row, and together they are as long as the gradient.
+        unsafe {
+            add::<V, G>(scale, self.first.add(row + turn), gradient, before_turn);
+            add::<V, G>(scale, self.first.add(row), gradient.add(before_turn), turn);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_of_a_tile_has_a_place_and_blocks_stay_whole() {
+        for len in [1, 100, TILE] {
+            let slots = 22;
+            let mut seen = vec![false; slots * len];
+            for slot in 0..slots {
+                for at in 0..len {
+                    let found = place(slot, len, at);
+                    assert_eq!(found / len, slot);
+                    assert!(!std::mem::replace(&mut seen[found], true));
+                    assert_eq!(found, place(slot, len, at / BLOCK * BLOCK) + at % BLOCK);
+                }
+            }
+        }
+    }
+
+    /// 64 sets of lines with room for 8 each: the rows of one block of a ring of 64 bands, as many as are made at a time included,
+    /// leave room for the normals.
+    #[test]
+    fn a_block_of_all_rows_spreads_over_l1() {
+        let (slots, sets) = (63 + super::super::ring::MAX_BATCH - 1, 64);
+        for block in (0..TILE).step_by(BLOCK) {
+            let mut used = vec![0; sets];
+            for slot in 0..slots {
+                for at in (block..block + BLOCK).step_by(LINE / size_of::<f32>()) {
+                    used[place(slot, TILE, at) * size_of::<f32>() / LINE % sets] += 1;
+                }
+            }
+            assert!(used.iter().all(|lines| *lines <= 5), "{used:?}");
+        }
+    }
+}
