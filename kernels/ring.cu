@@ -1,5 +1,5 @@
 // Ring: y = z - sum_a c_a y_(t-a), youngest first; y replaces the oldest output. HISTORY is the type that outputs are kept in.
-// CPU twin: `make_lanes` in crates/core/src/cpu/ring.rs. Per parameter: the gradient read and written, every past output that has
+// CPU twin: `Rows::make` in crates/core/src/cpu/rows.rs. Per parameter: the gradient read and written, every past output that has
 // a coefficient read once, one written.
 #include "launch.cuh"
 
