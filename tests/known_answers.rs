@@ -107,8 +107,9 @@ fn forms() {
         );
         let plan = Plan::new(steps, form, 1.0).unwrap().with_rounds(vector.rounds()).unwrap();
         for isa in ENGINES {
-            // Neighbours on both sides, so that the coordinate sits in the middle of the vector path.
-            let coords = coord.saturating_sub(40)..coord + 40;
+            // Its tile, and neighbours on both sides: a whole tile and parts of others.
+            let tile = coord - coord % 512;
+            let coords = tile.saturating_sub(40)..tile + 552;
             let at = (coord - coords.start) as usize;
             let mut cpu = engine(isa, &keys, &plan, coords.clone());
             let mut terms = Vec::new();

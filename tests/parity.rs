@@ -312,15 +312,14 @@ fn a_ring_made_ahead_is_the_plain_ring() {
         };
         let make = |options| Mechanism::cpu_with(&plan, key(), space.clone(), options).unwrap();
         let (mut plain, mut ahead) = (make(kind(true, Isa::Scalar)), make(kind(false, Isa::Auto)));
+        let mut portable = make(kind(false, Isa::Scalar));
         assert!(plain.state_bytes() == size * plan.form().state_bytes_per_param());
         assert!(ahead.state_bytes() > plain.state_bytes(), "rows are made ahead");
         for stop in [0, 1, 2, 3, 7, 17, 18, 19, 33, 49, 50] {
             while plain.next_step() < stop {
-                assert_same(
-                    &advance(&mut plain, 1),
-                    &advance(&mut ahead, 1),
-                    &format!("{name}, step {}", stop),
-                );
+                let expected = advance(&mut plain, 1);
+                assert_same(&expected, &advance(&mut ahead, 1), &format!("{name}, step {stop}"));
+                assert_same(&expected, &advance(&mut portable, 1), &format!("{name}, step {stop}, portable"));
             }
             let files = [folder.path().join("plain"), folder.path().join("ahead")];
             plain.save(&files[0]).unwrap();
@@ -343,4 +342,32 @@ fn a_ring_made_ahead_is_the_plain_ring() {
             }
         }
     }
+}
+
+/// Many steps of tensors that begin and end within tiles, in every gradient type.
+#[test]
+fn a_ring_made_ahead_of_several_tensors_is_the_plain_ring() {
+    fn compare<E: Bits>() {
+        let steps = 40;
+        let layout = Layout::new([("w", 9_000), ("b", 10), ("v", 4_700)]).unwrap();
+        let shard = layout.whole().within(300..layout.dim() - 77).unwrap();
+        let plan = Plan::new(steps, Form::banded_toeplitz(&square_root_coefs(16)).unwrap(), 0.75).unwrap();
+        let run = |compact, isa| {
+            let options = CpuOptions { threads: 2, isa, compact };
+            let mut mechanism = Mechanism::cpu_with(&plan, key(), shard.clone(), options).unwrap();
+            let lengths = shard.segments().iter().map(|segment| segment.end - segment.start);
+            let mut tensors: Vec<Vec<E>> = lengths.map(|len| gradient(len, E::from_f32)).collect();
+            for _ in 0..steps {
+                let mut slices: Vec<&mut [E]> = tensors.iter_mut().map(Vec::as_mut_slice).collect();
+                mechanism.add_to_all(&mut slices).unwrap();
+            }
+            tensors.concat()
+        };
+        let plain = run(true, Isa::Scalar);
+        assert_same(&plain, &run(false, Isa::Auto), "vector");
+        assert_same(&plain, &run(false, Isa::Scalar), "portable");
+    }
+    compare::<f32>();
+    compare::<bf16>();
+    compare::<f16>();
 }

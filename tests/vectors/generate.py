@@ -324,6 +324,8 @@ def form_lines():
     yield form_line({"kernel": {"kind": "ring", "toeplitz": coefs, "history": "f32"}, "restart_every": 5}, 601)
     varying = [[round(0.7 / (t + a + 1), 6) for a in range(min(t, 3))] for t in range(9)]
     yield form_line({"kernel": {"kind": "ring", "varying": varying, "history": "f32"}}, 602)
+    wide = [round(0.8 / (a + 2), 6) for a in range(11)]
+    yield form_line({"kernel": {"kind": "ring", "toeplitz": wide, "history": "f32"}}, 5800, steps=40)
     yield "# source: generate.py; regenerated rows"
     weights = [1.0, -0.5, -0.125, -0.0625, -0.0390625]
     yield form_line({"kernel": {"kind": "regenerate", "toeplitz": weights}}, 1023)

@@ -28,7 +28,7 @@ pub(super) unsafe fn run<G: Stored, H: Stored>(job: &Job<'_>, piece: Piece<'_, G
 /// The engine's name in types.
 pub(super) struct Avx2;
 
-// SAFETY: `Lanes` of this engine are used only inside `run`, where the features are enabled.
+// SAFETY: `sample` writes whole tiles; the lanes of this engine are used only inside `run`, where the features are enabled.
 unsafe impl Engine for Avx2 {
     type Lanes = __m256;
     #[inline(always)]

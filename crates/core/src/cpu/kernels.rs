@@ -20,10 +20,10 @@ pub(super) const PIECE: usize = 16 * TILE;
 /// A vector width and a sampler.
 ///
 /// # Safety
-/// `sample` and the lanes may need CPU features, which must be enabled wherever [`run`] is inlined.
+/// `sample` initialises all of a tile. It and the lanes may need CPU features, which must be enabled wherever [`run`] is inlined.
 pub(super) unsafe trait Engine {
     type Lanes: Lanes;
-    /// Writes the 512 normals of a tile; meanwhile pulls `ahead`.
+    /// Writes the 512 normals of a tile; a vector engine meanwhile pulls `ahead`.
     ///
     /// # Safety
     /// The engine's CPU features must be enabled.
@@ -33,7 +33,7 @@ pub(super) unsafe trait Engine {
 /// One lane and the reference sampler: any target.
 pub(super) struct Portable;
 
-// SAFETY: needs no CPU feature.
+// SAFETY: writes whole tiles and needs no CPU feature.
 unsafe impl Engine for Portable {
     type Lanes = f32;
     #[inline(always)]

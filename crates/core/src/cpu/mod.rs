@@ -187,7 +187,7 @@ impl Cpu {
                 self.ring.is_none() && scale.len() == slots && decay.len() == slots
             }
             StepKernel::Ring { coefs, .. } => self.ring.is_some() && coefs.len() <= slots,
-            StepKernel::Regenerate { .. } => true,
+            StepKernel::Regenerate { .. } => self.ring.is_none(),
         };
         let known = |row: &Row| usize::from(row.incarnation()) < self.ciphers.len();
         let rows_known = match &step.kernel {

@@ -8,7 +8,7 @@ use super::ring::MAX_BATCH;
 
 /// What a sampler does between its own instructions.
 pub(super) trait Ahead {
-    /// A little more of it. A sampler pulls at least [`PULLS`] times per tile.
+    /// A little more of it. A vector sampler pulls at least [`PULLS`] times per tile, the portable one never.
     fn pull(&mut self);
 }
 
@@ -24,7 +24,8 @@ impl Ahead for () {
 /// Bytes of a cache line.
 pub(super) const LINE: usize = 64;
 
-/// A few kilobytes that the very next update uses, asked for from all places at once: they fit into L1.
+/// A few kilobytes that the very next update uses, asked for from all places at once: they fit into L1. Of a longer stream, the
+/// beginning.
 pub(super) struct Streams {
     /// Where each begins, and how many bytes of it to ask for.
     streams: [(*const u8, usize); Streams::MAX],
@@ -66,7 +67,7 @@ impl Ahead for Streams {
     }
 }
 
-/// Tens of kilobytes that are used some microseconds later, asked for one run after another into L2: in L1 they would drive out
+/// Tens of kilobytes or more that are used some microseconds later, asked for one run after another into L2: in L1 they would drive out
 /// each other and what the sampler writes there.
 pub(super) struct Runs {
     /// Beginning and end of each; the last is the next one.
@@ -107,19 +108,28 @@ impl Runs {
     }
 }
 
+impl Runs {
+    /// The next two lines.
+    #[inline(always)]
+    fn next(&mut self) -> Option<*const u8> {
+        if self.next >= self.end {
+            self.count = self.count.checked_sub(1)?;
+            (self.next, self.end) = self.runs[self.count];
+        }
+        let pair = self.next;
+        self.next = self.next.wrapping_add(Self::PAIR);
+        Some(pair)
+    }
+}
+
 impl Ahead for Runs {
     #[inline(always)]
     fn pull(&mut self) {
         for _ in 0..self.pairs_per_pull {
-            if self.next >= self.end {
-                if self.count == 0 {
-                    return;
-                }
-                self.count -= 1;
-                (self.next, self.end) = self.runs[self.count];
+            match self.next() {
+                Some(pair) => prefetch_l2(pair),
+                None => return,
             }
-            prefetch_l2(self.next);
-            self.next = self.next.wrapping_add(Self::PAIR);
         }
     }
 }
@@ -148,4 +158,28 @@ fn prefetch_l2(start: *const u8) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = start;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_asked_for_whole_the_last_pushed_first_within_the_sampling() {
+        let memory = vec![0_u8; 100_000];
+        // (first byte, bytes)
+        let pushed = [(0, 640), (5_000, 128), (64_000, 30_000), (40_000, 2_048)];
+        let mut runs = Runs::new(8);
+        for (start, len) in pushed {
+            runs.push(memory[start..].as_ptr(), len);
+        }
+        assert!(PULLS * 8 * runs.pairs_per_pull * Runs::PAIR >= pushed.iter().map(|(_, len)| len).sum());
+        for (start, len) in pushed.into_iter().rev() {
+            for at in (start..start + len).step_by(Runs::PAIR) {
+                assert_eq!(runs.next(), Some(memory[at..].as_ptr()));
+            }
+        }
+        assert_eq!(runs.next(), None);
+        assert_eq!(runs.next(), None);
+    }
 }

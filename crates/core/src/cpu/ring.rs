@@ -114,8 +114,9 @@ unsafe fn row_by_row<E: Engine, G: Stored, H: Stored>(job: &Job<'_>, piece: Piec
     }
 }
 
-/// Goes through groups of as many tiles as a batch has rows. One tile of a group makes its rows at this step (at the first step, all
-/// do): while it samples them, memory brings its history, and the gradient and this step's row of the whole group.
+/// Goes through groups of as many tiles as a batch has rows. One tile of a whole group makes its rows at this step (at the first step,
+/// all do): while it samples them, memory brings what there is time for: its history, then the group's gradient, then this step's
+/// row of the other tiles.
 ///
 /// # Safety
 /// As [`super::kernels::run`].
@@ -132,7 +133,8 @@ unsafe fn in_batches<E: Engine, G: Stored>(job: &Job<'_>, piece: Piece<'_, G, f3
             let spans = spans(piece.first + group.start as u64, group.len());
             spans.map(|span| Span { at: group.start + span.at, ..span })
         };
-        // SAFETY: a tile that starts at coordinate c of the piece has its rows at state[slots·c..].
+        // SAFETY: a tile that starts at coordinate c of the piece has its rows at state[slots·c..]; of `z`, what is read was sampled;
+        // heads are below `slots`, coefficients were checked.
         unsafe {
             let rows =
                 |span: &Span| Rows { first: state.add(job.slots * span.at), slots: job.slots, len: span.len };
@@ -197,6 +199,19 @@ mod tests {
                 }
                 assert_eq!(made, 50);
             }
+        }
+    }
+
+    #[test]
+    fn groups_cover_all_and_end_at_multiples() {
+        for (first, len) in [(0, 1), (0, 8192), (100, 4000), (4095, 2), (4096, 12_289)] {
+            let mut end = 0;
+            for group in groups(first, len, 4096) {
+                assert!(group.start == end && !group.is_empty());
+                end = group.end;
+                assert!(end == len || (first + end as u64).is_multiple_of(4096));
+            }
+            assert_eq!(end, len);
         }
     }
 

@@ -31,8 +31,8 @@ impl<H: Stored> Rows<H> {
     /// slot `head`. `y` replaces `z` and the oldest row. With `NEXT`, asks for the rows after these.
     ///
     /// # Safety
-    /// `first` is valid for `slots · len` values, `z` for `len` floats; `block` is below `len`, `head` below `slots`, and `coefs` are
-    /// no longer than `slots`. The lanes' features are enabled.
+    /// `first` is valid for `slots · len` values, `z` for `len` floats; `block` is a multiple of [`BLOCK`] below `len`, `head` is
+    /// below `slots`, and `coefs` are no longer than `slots`. The lanes' features are enabled.
     #[inline(always)]
     pub(super) unsafe fn make<V: Lanes, const NEXT: bool>(
         &self,
@@ -43,6 +43,9 @@ impl<H: Stored> Rows<H> {
     ) {
         // Eight accumulators hide the latency of fma and leave registers for the coefficient and the loads.
         const WIDE: usize = 8;
+        debug_assert!(
+            block.is_multiple_of(BLOCK) && block < self.len && head < self.slots && coefs.len() <= self.slots
+        );
         let end = (block + BLOCK).min(self.len);
         let mut at = block;
         // SAFETY: every run of lanes starts below `end` and ends at or below it.
@@ -149,8 +152,7 @@ mod tests {
         }
     }
 
-    /// 64 sets of lines with room for 8 each: the rows of one block of a ring of 64 bands, as many as are made at a time included,
-    /// leave room for the normals.
+    /// 64 sets of lines with room for 8 each: one block of all rows of a ring of 64 bands, those made ahead included.
     #[test]
     fn a_block_of_all_rows_spreads_over_l1() {
         let (slots, sets) = (63 + super::super::ring::MAX_BATCH - 1, 64);

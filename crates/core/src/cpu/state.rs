@@ -11,6 +11,9 @@ use crate::layout::Shard;
 use crate::noise::TILE;
 use crate::pages::huge_pages;
 
+// Chunks of a tile, and no others, have their rows turned.
+const _: () = assert!(BLOCK < TILE && TILE < PIECE);
+
 /// Zeroed memory for `slots` values of type `H` per coordinate, from the beginning of a cache line on.
 pub(super) struct State<H> {
     /// The values, after as many unused ones as bring them to a cache line.
@@ -53,10 +56,10 @@ impl<H: History> State<H> {
     /// Copies one slot of coordinates `first..` of the shard, as bytes.
     pub(super) fn read(&self, shard: &Shard, slot: usize, first: u64, bytes: &mut [u8]) {
         let size = size_of::<H>();
-        self.runs(shard, slot, first, bytes.len() / size, |place, at| {
+        self.runs(shard, slot, first, bytes.len() / size, |visited, at| {
             let at = self.start + at;
-            let from = bytemuck::cast_slice(&self.memory[at..at + place.len()]);
-            bytes[place.start * size..place.end * size].copy_from_slice(from);
+            let from = bytemuck::cast_slice(&self.memory[at..at + visited.len()]);
+            bytes[visited.start * size..visited.end * size].copy_from_slice(from);
         });
     }
 
@@ -64,10 +67,10 @@ impl<H: History> State<H> {
     pub(super) fn write(&mut self, shard: &Shard, slot: usize, first: u64, bytes: &[u8]) {
         let size = size_of::<H>();
         let mut memory = std::mem::take(&mut self.memory);
-        self.runs(shard, slot, first, bytes.len() / size, |place, at| {
+        self.runs(shard, slot, first, bytes.len() / size, |visited, at| {
             let at = self.start + at;
-            let to = bytemuck::cast_slice_mut(&mut memory[at..at + place.len()]);
-            to.copy_from_slice(&bytes[place.start * size..place.end * size]);
+            let to = bytemuck::cast_slice_mut(&mut memory[at..at + visited.len()]);
+            to.copy_from_slice(&bytes[visited.start * size..visited.end * size]);
         });
         self.memory = memory;
     }
@@ -94,12 +97,12 @@ impl<H: History> State<H> {
                 let chunk_end = ((coord / self.chunk as u64 + 1) * self.chunk as u64).min(segment.end);
                 let mut run = (chunk_end - coord).min(stop - local) as usize;
                 let base = self.slots * (before + chunk_start - segment.start) as usize;
-                let (len, at) = ((chunk_end - chunk_start) as usize, (coord - chunk_start) as usize);
+                let (chunk, at) = ((chunk_end - chunk_start) as usize, (coord - chunk_start) as usize);
                 let within = if self.chunk == TILE {
                     run = run.min(BLOCK - at % BLOCK);
-                    place(slot, len, at)
+                    place(slot, chunk, at)
                 } else {
-                    slot * len + at
+                    slot * chunk + at
                 };
                 let visited = (before + local - first) as usize;
                 visit(visited..visited + run, base + within);
