@@ -106,9 +106,7 @@ impl Runs {
         self.lines += (len * size_of::<T>()).div_ceil(LINE);
         self.pairs_per_pull = self.lines.div_ceil(2 * self.pulls).min(Self::MAX_PAIRS);
     }
-}
 
-impl Runs {
     /// The next two lines.
     #[inline(always)]
     fn next(&mut self) -> Option<*const u8> {
