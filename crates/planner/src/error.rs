@@ -42,6 +42,14 @@ pub enum Error {
     /// A name that stands for nothing, or options that do not fit together; the text says what was expected.
     #[error("{0}")]
     Input(String),
+    /// A number that its own bounds refute: a defect of this library, reported in place of a wrong answer.
+    #[error("internal error: {what}; expected {expected}. Please report this")]
+    Internal {
+        /// Which number.
+        what: String,
+        /// The bounds.
+        expected: String,
+    },
     /// The engine refused the form.
     #[error(transparent)]
     Engine(#[from] corrnoise_core::Error),

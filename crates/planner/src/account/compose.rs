@@ -1,137 +1,379 @@
-//! Sums of independent privacy losses, so that small tails keep their digits.
+//! Many steps: δ(ε) of the sum of independent losses, by Fourier inversion on a line through a tilt.
 //!
-//! One FFT, a power, one FFT back: what that rounds is relative to the *largest* mass and grows with the number of steps, so a δ of
-//! 1e-8 would drown in it after 10⁵ steps. Hence losses are tilted first, each mass times `e^{θ·loss}/M(θ)`, which moves the bulk
-//! of the sum to the ε in question; a mass of the sum is untilted by `M(θ)^n·e^{−θ·loss}`, and errors shrink with it.
+//! With `M(s) = E[e^{s·loss}]` of one step and any θ > 0,
+//!
+//! ```text
+//! δ(ε) = E[(1 − e^{ε − S})₊] = 1/(2πi) ∫ e^{−εs} M(s)^n / (s(s + 1)) ds     along s = θ + it
+//! ```
+//! Three facts make sums of this integral upper bounds that hardly exceed δ:
+//!
+//! - The trapezoidal rule of step h gives `Σ_j e^{θjP} δ(ε + jP)` with `P = 2π/h` (Poisson summation): δ itself and terms that are not
+//!   negative. It errs upward, by what Chernoff's bound makes small.
+//! - One more Gaussian mechanism with a tiny μ is composed with the steps. It only adds to δ, and its factor `e^{−μ²t²/2}` ends the
+//!   integral where all else would fall like t⁻².
+//! - Where sampling is rare, one large loss among many tiny ones decides, and no tilt brings the sum to ε without making the
+//!   largest losses dominate. So runs are told apart by the largest loss that occurs in them: `M^n = M₁^n + (M₂^n − M₁^n) + …` with `M_i` the sum
+//!   over losses up to a level. Every term is the transform of a positive measure, with a tilt of its own.
 
-use corrnoise_fft::{Complex64, Transforms};
-use std::sync::OnceLock;
+use super::losses::Losses;
+use corrnoise_fft::Complex64;
+use std::f64::consts::{PI, TAU};
 
-/// How many points to spend; any number gives true bounds.
+/// The steps of one direction.
 #[derive(Clone, Copy)]
-pub(super) struct Effort {
-    /// Of the composed grid.
-    pub(super) grid: usize,
-    /// At most, of one step's grid.
-    pub(super) step_points: f64,
-    /// Of the quadrature that chooses tilt and spacing.
-    pub(super) quadrature_points: usize,
+pub(super) struct Steps<'a> {
+    pub(super) losses: &'a Losses,
+    pub(super) count: f64,
 }
 
-/// ε within a thousandth of the truth.
-pub(super) const FINE: Effort = Effort { grid: 1 << 20, step_points: 3e5, quadrature_points: 4000 };
-/// Good enough to search on, and some twenty times as fast.
-pub(super) const COARSE: Effort = Effort { grid: 1 << 15, step_points: 1e4, quadrature_points: 800 };
-
-fn transforms(grid: usize) -> Transforms {
-    // The large plan takes longer to make than to use.
-    static LARGE: OnceLock<Transforms> = OnceLock::new();
-    let plan = || Transforms::new(grid);
-    if grid == FINE.grid { LARGE.get_or_init(plan).clone() } else { plan() }
+/// The runs whose largest loss is one of the atoms `from..to`; all runs up to `to` for `from = 0`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Level {
+    pub(super) from: usize,
+    pub(super) to: usize,
 }
 
-/// What may be lost at each end of the window, and what less than the full tilt may lose by rounding, as shares of the δ that
-/// Chernoff's bound gives. The true δ is a hundredth of that, or where ε is small, down to 1e-5 of it.
-const CUT_SHARE: f64 = 1e-12;
-const ROUNDING_SHARE: f64 = 1e-8;
+/// Where the answer is expected: bounds are true everywhere and tight here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Aim {
+    pub(super) epsilon: f64,
+    pub(super) ln_delta: f64,
+    /// How much larger ε may become.
+    pub(super) slack: f64,
+}
 
-/// A distribution of losses as a list, the rest at infinity.
-pub(super) trait Losses {
-    /// Loss and probability of an atom.
-    fn atoms(&self) -> impl Iterator<Item = (f64, f64)>;
+/// Rounding loses what is 1e-14 of a term's Chernoff bound, so a bound may exceed δ by this factor (its logarithm) and no more.
+const ROOM: f64 = 14.0;
+/// A level's Chernoff bound exceeds its part of δ by a factor that its tilt explains; more than this (logarithm) means that the tilt
+/// brings other runs to ε than those that matter.
+const LOOSE: f64 = 6.0;
+/// What may be added to δ at each of a few places (logarithm).
+const NEGLIGIBLE: f64 = -14.0;
+/// Most atoms that one level asks for.
+const MOST_ATOMS: f64 = 3e4;
+/// Most frequencies times atoms of one level, half a second; beyond, Chernoff's bound must do. Only losses of 1e8 and more ask for it.
+const MOST_WORK: f64 = 5e8;
 
-    /// `ln Σ mass·e^{θ·loss}`.
-    fn log_moment(&self, theta: f64) -> f64 {
-        // Losses lie between the first and the last atom, in either order; their exponents are kept below 0.
-        let shift = self.ends().map(|loss| theta * loss).into_iter().fold(f64::NEG_INFINITY, f64::max);
-        let sum: f64 = self.atoms().map(|(loss, mass)| mass * (theta * loss - shift).exp()).sum();
-        sum.ln() + shift
+impl Steps<'_> {
+    /// `ln ∫ e^{θS}` over a level's runs: the logarithm of the difference of two powers.
+    pub(super) fn ln_moment(&self, level: Level, theta: f64) -> f64 {
+        let order = theta + 1.0;
+        let whole = self.losses.ln_moment(order, level.to);
+        self.count * whole + self.ln_share(level, order, whole)
     }
 
-    /// The losses of the first and the last atom: no other loss lies outside.
-    fn ends(&self) -> [f64; 2];
-}
+    /// The logarithm of `1 − (M_from/M_to)^n`.
+    fn ln_share(&self, level: Level, order: f64, whole: f64) -> f64 {
+        if level.from == 0 {
+            return 0.0;
+        }
+        let own: f64 = (level.from..level.to).map(|j| self.losses.tilted(j, order, whole)).sum();
+        (-(self.count * (-own).ln_1p()).exp_m1()).ln()
+    }
 
-/// What is known of the privacy, and which tilt makes the rest exact.
-#[derive(Clone, Copy)]
-pub(super) enum Known {
-    Delta(f64),
-    Epsilon(f64),
-}
+    /// Chernoff's bound of the level's δ at ε, as a function of the tilt (logarithm).
+    fn bound(&self, level: Level, epsilon: f64, theta: f64) -> f64 {
+        self.ln_moment(level, theta) - theta * epsilon
+    }
 
-/// How to compose: a tilt, the tilted mass that may lie outside the window on each side, and the tilts of the tilted sum that
-/// bound the window from below and above (Chernoff).
-#[derive(Clone, Copy)]
-pub(super) struct Tilt {
-    theta: f64,
-    cut: f64,
-    below: f64,
-    above: f64,
-}
+    /// The best such tilt.
+    fn best_tilt(&self, level: Level, epsilon: f64) -> (f64, f64) {
+        least(|theta| self.bound(level, epsilon, theta))
+    }
 
-impl Tilt {
-    /// The one with the narrowest window for these losses, hence the finest grid; windows below `enough` are equally good. Any
-    /// choice gives true bounds.
-    pub(super) fn new(losses: &impl Losses, count: u64, known: Known, enough: f64) -> Tilt {
-        let n = count as f64;
-        let bound = |theta: f64| match known {
-            Known::Delta(delta) => (n * losses.log_moment(theta) - delta.ln()) / theta,
-            Known::Epsilon(epsilon) => n * losses.log_moment(theta) - theta * epsilon,
-        };
-        let best = least(bound);
-        let (log_delta, epsilon) = match known {
-            Known::Delta(delta) => (delta.ln(), bound(best)),
-            Known::Epsilon(epsilon) => (bound(best), epsilon),
-        };
-        // The full tilt asks for the fewest digits; less of it lets a long upper tail, as of rare sampling, stay short.
-        let candidates = (0..10).map(|i| best * 0.75_f64.powi(i)).filter_map(|theta| {
-            let base = losses.log_moment(theta);
-            let share = (log_delta - (n * base - theta * epsilon)).exp();
-            if theta != best && rounding(n) > ROUNDING_SHARE * share {
-                return None;
+    /// The smallest ε that Chernoff's bound gives.
+    pub(super) fn chernoff_epsilon(&self, ln_delta: f64) -> f64 {
+        let all = Level { from: 0, to: self.losses.len() };
+        let (_, epsilon) = least(|theta| (self.ln_moment(all, theta) - ln_delta) / theta);
+        epsilon.max(0.0)
+    }
+
+    /// Chernoff's bound of δ at ε (logarithm).
+    pub(super) fn chernoff_ln_delta(&self, epsilon: f64) -> f64 {
+        self.best_tilt(Level { from: 0, to: self.losses.len() }, epsilon).1.min(0.0)
+    }
+
+    /// As few levels as have tilts with little to lose by rounding.
+    pub(super) fn levels(&self, aim: Aim) -> Vec<Level> {
+        let len = self.losses.len();
+        let fits = |level: Level| self.best_tilt(level, aim.epsilon).1 <= aim.ln_delta + LOOSE;
+        // Losses far below ε matter by their sum alone, which every tilt moves.
+        let small = self.losses.loss.partition_point(|loss| *loss < 0.01 * aim.epsilon);
+        let mut levels = Vec::new();
+        let mut from = 0;
+        while from < len {
+            if fits(Level { from, to: len }) || levels.len() == MOST_LEVELS {
+                levels.push(Level { from, to: len });
+                break;
             }
-            let cut = CUT_SHARE * share;
-            let reach = |side: f64| {
-                least(|tilt| (n * (losses.log_moment(theta + side * tilt) - base) - cut.ln()) / tilt)
-            };
-            let tilt = Tilt { theta, cut, below: reach(-1.0), above: reach(1.0) };
-            let (low, high) = tilt.window(losses, count);
-            Some(((high - low).max(enough), tilt))
-        });
-        // The first of equals, which has the most tilt.
-        let narrowest = candidates.min_by(|a, b| a.0.total_cmp(&b.0));
-        narrowest.expect("the full tilt is a candidate").1
+            let (mut good, mut bad) = ((from + 1 + (len - from) / 24).max(small).min(len), len);
+            while bad - good > 1 {
+                let middle = usize::midpoint(good, bad);
+                if fits(Level { from, to: middle }) { good = middle } else { bad = middle }
+            }
+            levels.push(Level { from, to: good });
+            from = good;
+        }
+        levels
     }
 
-    /// Losses between which the tilted sum lies but for `cut` on each side.
-    pub(super) fn window(&self, losses: &impl Losses, count: u64) -> (f64, f64) {
-        let (count, base) = (count as f64, losses.log_moment(self.theta));
-        let reach = |side: f64, tilt: f64| {
-            side * (count * (losses.log_moment(self.theta + side * tilt) - base) - self.cut.ln()) / tilt
+    /// Into how many parts to divide the cells between neighbouring atoms, for atoms that add no more than the slack to ε: moving mass to
+    /// the ends of a cell of losses of width w adds at most w²/4, w²/6 where the density is flat, to a loss's variance.
+    pub(super) fn divisions(&self, level: Level, aim: Aim, parts: &mut [usize]) {
+        if self.best_tilt(level, aim.epsilon).1 < aim.ln_delta + NEGLIGIBLE {
+            return;
+        }
+        let (theta, _) = self.line(level, aim);
+        let order = theta + 1.0;
+        let whole = self.losses.ln_moment(order, level.to);
+        let certain = (-self.ln_share(level, order, whole)).exp();
+        let weights: Vec<f64> = (1..level.to)
+            .map(|j| {
+                let mass =
+                    0.5 * (self.losses.tilted(j - 1, order, whole) + self.losses.tilted(j, order, whole));
+                let width = self.losses.loss[j] - self.losses.loss[j - 1];
+                let occurrence = if j >= level.from.max(1) && level.from > 0 { certain } else { 1.0 };
+                (self.count * mass * occurrence * width * width).cbrt()
+            })
+            .collect();
+        // Σ mass·w²/k² is least for k ∝ (mass·w²)^{1/3}.
+        let slack = aim.slack.min(0.1 / theta);
+        let total = weights.iter().sum::<f64>();
+        let factor = (total * (theta + 1.0) / (12.0 * slack)).sqrt().min(MOST_ATOMS / total);
+        for (part, weight) in parts.iter_mut().zip(&weights) {
+            *part = (*part).max((factor * weight).ceil() as usize);
+        }
+    }
+
+    /// The level's part of δ, as a function of ε.
+    pub(super) fn term(&self, level: Level, aim: Aim) -> Term {
+        let (best, bound) = self.best_tilt(level, aim.epsilon);
+        if bound < aim.ln_delta + NEGLIGIBLE {
+            return Term { theta: best, ln_scale: bound + best * aim.epsilon, ..Term::bound() };
+        }
+        let (theta, period) = self.line(level, aim);
+        // The extra mechanism's μ²: it adds (θ + 1)μ²/2 to ε, and θ times that to ln δ.
+        let variance = 2.0 * aim.slack.min(0.1 / theta) / (theta + 1.0);
+        let excess = (self.bound(level, aim.epsilon, theta) - aim.ln_delta).max(0.0);
+        let end = (2.0 * (excess - NEGLIGIBLE + 2.0) / variance).sqrt();
+        let step = TAU / period;
+        let frequencies = (end / step).ceil().max(16.0);
+        if frequencies * level.to as f64 > MOST_WORK {
+            return Term { theta: best, ln_scale: bound + best * aim.epsilon, ..Term::bound() };
+        }
+        self.transform(level, theta, variance, step, frequencies as usize)
+    }
+
+    /// The tilt and the period with the fewest frequencies.
+    fn line(&self, level: Level, aim: Aim) -> (f64, f64) {
+        let (best, least_bound) = self.best_tilt(level, aim.epsilon);
+        let bound = |theta: f64| self.bound(level, aim.epsilon, theta);
+        let floor = aim.ln_delta + NEGLIGIBLE;
+        let mass = self.ln_moment(level, 0.0).min(0.0);
+        let period = |theta: f64| {
+            // δ(ε − jP)e^{−θjP} and δ(ε + jP)e^{θjP}, the first by a smaller tilt, the second by a larger one.
+            let left =
+                [0.25, 0.5, 0.75].map(|share| (bound(share * theta) - floor) / ((1.0 - share) * theta));
+            let left = left.into_iter().fold((mass - floor) / theta, f64::min);
+            let right = [1.001, 1.003, 1.01, 1.03, 1.07, 1.15, 1.3, 1.6, 2.0, 3.0, 6.0, 15.0, 50.0]
+                .map(|share| (bound(share * theta) - floor) / ((share - 1.0) * theta));
+            let right = right.into_iter().filter(|p| !p.is_nan()).fold(f64::INFINITY, f64::min);
+            left.max(right).max(1e-3 / theta)
         };
-        // A sum cannot leave the multiples of one step's range.
-        let [first, last] = losses.ends().map(|loss| loss * count);
-        (reach(-1.0, self.below).max(first.min(last)), reach(1.0, self.above).min(first.max(last)))
+        // The larger the tilt, the shorter the period on the left; the largest that rounding allows.
+        let room = (least_bound + 2.0).max(aim.ln_delta + ROOM);
+        let (mut good, mut bad) = (best.ln(), best.ln() + 60.0);
+        while bad - good > 0.05 {
+            let middle = f64::midpoint(good, bad);
+            if bound(middle.exp()) <= room { good = middle } else { bad = middle }
+        }
+        let most = good.exp();
+        let candidates = [1.0, 0.85, 0.7, 0.5, 0.35, 0.2, 0.1].map(|share| (share * most).max(best));
+        let lines = candidates.map(|theta| (theta, period(theta)));
+        let cost = |line: &(f64, f64)| line.1 * (line.0 + 1.0).sqrt();
+        lines.into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or((best, period(best)))
+    }
+
+    fn transform(&self, level: Level, theta: f64, variance: f64, step: f64, frequencies: usize) -> Term {
+        let losses = self.losses;
+        let order = theta + 1.0;
+        let whole = losses.ln_moment(order, level.to);
+        let weight = |j: usize| losses.tilted(j, order, whole);
+        // Losses so small that their phase stays below a half: a power series in the frequency for all of them together. Their mean is
+        // what the others leave of the mean of all, which is known to more digits than a sum would have.
+        let end = step * frequencies as f64;
+        let slow = |j: usize| (losses.loss[j] * end).abs() <= 0.5 && !(level.from > 0 && j >= level.from);
+        let mut mean = losses.mean(order, level.to, whole);
+        let mut moments = [0.0; MOMENTS];
+        let (mut common, mut own) = (Spinner::default(), Spinner::default());
+        for j in 0..level.to {
+            let (loss, weight) = (losses.loss[j], weight(j));
+            if slow(j) {
+                let mut power = weight * loss;
+                for (m, moment) in moments.iter_mut().enumerate() {
+                    power *= loss / (m + 2) as f64;
+                    *moment += power;
+                }
+            } else {
+                mean -= weight * loss;
+                if level.from > 0 && j >= level.from {
+                    own.push(weight, loss)
+                } else {
+                    common.push(weight, loss)
+                }
+            }
+        }
+        let own_share = own.total;
+        let mut values = Vec::with_capacity(frequencies + 1);
+        for k in 0..=frequencies {
+            let t = k as f64 * step;
+            let own_change = own.at(k, step);
+            // The characteristic function of the tilted loss, less 1.
+            let change = power_series(mean, &moments, t) + common.at(k, step) + own_change;
+            let extra = Complex64::new(-0.5 * variance * t * t, 0.5 * variance * t * (2.0 * theta + 1.0));
+            let all = self.count * ln_1p(change) + extra;
+            let value = if level.from == 0 {
+                all.exp()
+            } else {
+                // The difference of two powers, of which either may be the larger here.
+                let without = self.count * ln_1p(-(own_change + own_share) / (change + 1.0));
+                if without.re < 1.0 {
+                    -exp_m1(without) * all.exp()
+                } else {
+                    all.exp() - (all + without).exp()
+                }
+            };
+            let s = Complex64::new(theta, t);
+            values.push(value / (s * (s + 1.0)));
+        }
+        let absolute: f64 = values.iter().map(|value| value.norm()).sum();
+        let share = values[0].norm() * theta * (theta + 1.0);
+        // Rounding of n·ln M, of the phases, and of some tens of operations.
+        let spinning = self.count * (common.total + own_share);
+        let rounding = 4.0 * f64::EPSILON * (spinning + (self.count * whole).abs() + 2000.0);
+        // Beyond the last frequency nothing exceeds the share at t = 0 times the extra mechanism's factor over t².
+        let cut = share * (-0.5 * variance * end * end).exp() / (variance * end.powi(3)) / PI;
+        Term {
+            theta,
+            ln_scale: self.count * whole + 0.5 * variance * theta * (theta + 1.0),
+            step,
+            values,
+            rest: cut + rounding * absolute * step / PI,
+        }
     }
 }
 
-/// By how much a coefficient of the transform may be wrong after a power: a few units in the last place before it, times the power.
-fn rounding(count: f64) -> f64 {
-    16.0 * f64::EPSILON * (count + 20.0)
+const MOST_LEVELS: usize = 20;
+const MOMENTS: usize = 14;
+
+/// `Σ_m (it)^m·moment_m`, the moments over their factorials, from the first on.
+fn power_series(mean: f64, moments: &[f64; MOMENTS], t: f64) -> Complex64 {
+    let it = Complex64::new(0.0, t);
+    let rest = moments.iter().rev().fold(Complex64::ZERO, |sum, moment| sum * it + moment);
+    (rest * it + mean) * it
 }
 
-/// Where a function of one positive number with one valley is least, to a few percent (golden section in its logarithm).
-fn least(f: impl Fn(f64) -> f64) -> f64 {
+/// `Σ weight·(e^{it·loss} − 1)` at the multiples of a frequency, one after another: a turn of every atom instead of a sine and a cosine.
+#[derive(Default)]
+struct Spinner {
+    weights: Vec<f64>,
+    losses: Vec<f64>,
+    total: f64,
+    re: Vec<f64>,
+    im: Vec<f64>,
+    turn_re: Vec<f64>,
+    turn_im: Vec<f64>,
+}
+
+/// Turns between two fresh starts, over which rounding grows.
+const TURNS: usize = 64;
+
+impl Spinner {
+    fn push(&mut self, weight: f64, loss: f64) {
+        self.weights.push(weight);
+        self.losses.push(loss);
+        self.total += weight;
+    }
+
+    fn at(&mut self, k: usize, step: f64) -> Complex64 {
+        if self.weights.is_empty() {
+            return Complex64::ZERO;
+        }
+        if k.is_multiple_of(TURNS) {
+            let angle = |loss: &f64| loss * step * k as f64;
+            let pairs = || self.losses.iter().zip(&self.weights);
+            let re = pairs().map(|(loss, weight)| weight * angle(loss).cos()).collect();
+            let im = pairs().map(|(loss, weight)| weight * angle(loss).sin()).collect();
+            (self.re, self.im) = (re, im);
+            if k == 0 {
+                self.turn_re = self.losses.iter().map(|loss| (loss * step).cos()).collect();
+                self.turn_im = self.losses.iter().map(|loss| (loss * step).sin()).collect();
+            }
+        } else {
+            let turns = self.turn_re.iter().zip(&self.turn_im);
+            for ((re, im), (a, b)) in self.re.iter_mut().zip(&mut self.im).zip(turns) {
+                (*re, *im) = (*re * a - *im * b, *re * b + *im * a);
+            }
+        }
+        Complex64::new(self.re.iter().sum::<f64>() - self.total, self.im.iter().sum())
+    }
+}
+
+/// A level's part of δ: `e^{ln_scale − θε}·(step/π·(½F₀ + Σ Re F_k e^{−iεt_k}) + rest)`.
+pub(super) struct Term {
+    theta: f64,
+    ln_scale: f64,
+    step: f64,
+    values: Vec<Complex64>,
+    rest: f64,
+}
+
+impl Term {
+    /// Chernoff's bound alone.
+    fn bound() -> Term {
+        Term { theta: 0.0, ln_scale: 0.0, step: 0.0, values: Vec::new(), rest: 1.0 }
+    }
+
+    pub(super) fn ln_delta(&self, epsilon: f64) -> f64 {
+        let turn = Complex64::new(0.0, -epsilon * self.step).exp();
+        let mut phase = Complex64::ONE;
+        let mut sum = 0.0;
+        for (k, value) in self.values.iter().enumerate() {
+            if k.is_multiple_of(TURNS) {
+                phase = Complex64::new(0.0, -epsilon * self.step * k as f64).exp();
+            }
+            sum += if k == 0 { 0.5 * value.re } else { value.re * phase.re - value.im * phase.im };
+            phase = phase * turn;
+        }
+        let value = (sum * self.step / PI).max(0.0) + self.rest;
+        value.ln() + self.ln_scale - self.theta * epsilon
+    }
+}
+
+/// `e^z − 1` with its digits where z is small: `(e^x − 1)cos y − 2 sin²(y/2) + i e^x sin y`.
+fn exp_m1(z: Complex64) -> Complex64 {
+    let (sin, cos) = z.im.sin_cos();
+    let half = (0.5 * z.im).sin();
+    Complex64::new(z.re.exp_m1() * cos - 2.0 * half * half, z.re.exp() * sin)
+}
+
+/// `ln(1 + z)` with its digits where z is small.
+fn ln_1p(z: Complex64) -> Complex64 {
+    Complex64::new(0.5 * (2.0 * z.re + z.norm_sqr()).ln_1p(), z.im.atan2(1.0 + z.re))
+}
+
+/// Where a function of one positive number with one valley is least, to a few percent (golden section in its logarithm), and its value there.
+fn least(f: impl Fn(f64) -> f64) -> (f64, f64) {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
-    // From tilts that change nothing to those at which one loss decides; beyond, moments may not be finite.
-    let (mut low, mut high) = (-7.0_f64, 14.0_f64);
+    let (mut low, mut high) = (-25.0_f64, 25.0_f64);
     let at = |x: f64| {
         let value = f(x.exp());
         if value.is_nan() { f64::INFINITY } else { value }
     };
     let (mut a, mut b) = (high - GOLDEN * (high - low), low + GOLDEN * (high - low));
     let (mut at_a, mut at_b) = (at(a), at(b));
-    while high - low > 0.02 {
+    while high - low > 0.03 {
+        // Where both are infinite the valley lies to the left.
         if at_a <= at_b {
             (high, b, at_b) = (b, a, at_a);
             a = high - GOLDEN * (high - low);
@@ -142,150 +384,5 @@ fn least(f: impl Fn(f64) -> f64) -> f64 {
             at_b = at(b);
         }
     }
-    f64::midpoint(low, high).exp()
-}
-
-/// One step's losses on a grid: `masses[j]` at `(first + j)·spacing`, the rest at infinity.
-pub(super) struct Grid {
-    pub spacing: f64,
-    pub first: i64,
-    pub masses: Vec<f64>,
-    pub infinite: f64,
-}
-
-impl Losses for Grid {
-    fn atoms(&self) -> impl Iterator<Item = (f64, f64)> {
-        self.masses.iter().enumerate().map(|(j, mass)| ((self.first + j as i64) as f64 * self.spacing, *mass))
-    }
-
-    fn ends(&self) -> [f64; 2] {
-        [self.first, self.first + self.masses.len() as i64 - 1].map(|j| j as f64 * self.spacing)
-    }
-}
-
-/// The sum of the losses of all steps.
-pub(super) struct Composed {
-    spacing: f64,
-    first: i64,
-    /// Tilted; the mass at loss `x` is this times `e^{log_scale − θ·x}`.
-    tilted: Vec<f64>,
-    theta: f64,
-    log_scale: f64,
-    infinite: f64,
-    /// Tilted mass that may be missing or misplaced.
-    error: f64,
-}
-
-impl Grid {
-    /// The sum of `count` independent draws, on the window that starts at `low` and must hold what [`Tilt::window`] says.
-    pub(super) fn power(&self, count: u64, tilt: &Tilt, low: f64, grid: usize) -> Composed {
-        let (n, theta) = (count as f64, tilt.theta);
-        let log_moment = self.log_moment(theta);
-        let transforms = transforms(grid);
-        let mut values = vec![Complex64::default(); grid];
-        for (j, (loss, mass)) in self.atoms().enumerate() {
-            let place = (self.first + j as i64).rem_euclid(grid as i64) as usize;
-            values[place].re += mass * (theta * loss - log_moment).exp();
-        }
-        transforms.forward(&mut values);
-        // Most coefficients vanish in the power: below e^{−100} they are not worth the work.
-        let vanishing = (-200.0 / n).exp();
-        // The transform of real numbers: the second half is the first one's mirror image.
-        for k in 0..=grid / 2 {
-            let vanishes = values[k].norm_sqr() < vanishing;
-            values[k] = if vanishes { Complex64::default() } else { power(values[k], count) };
-            values[(grid - k) % grid] = values[k].conj();
-        }
-        let energy: f64 = values.iter().map(Complex64::norm_sqr).sum();
-        transforms.inverse(&mut values);
-        let first = (low / self.spacing).floor() as i64 - 1;
-        let place = |j: i64| (first + j).rem_euclid(grid as i64) as usize;
-        Composed {
-            spacing: self.spacing,
-            first,
-            tilted: (0..grid as i64).map(|j| (values[place(j)].re / grid as f64).max(0.0)).collect(),
-            theta,
-            log_scale: n * log_moment,
-            infinite: -(n * (-self.infinite).ln_1p()).exp_m1(),
-            // What wraps around from either side, what is missing there, and rounding: by Parseval, Cauchy and Schwarz the masses are
-            // together wrong by at most the root of the energy times the error of a coefficient.
-            error: 4.0 * tilt.cut + rounding(n) * energy.sqrt().max(1.0),
-        }
-    }
-}
-
-/// By squaring: about `count` times the rounding of one product.
-fn power(mut base: Complex64, mut count: u64) -> Complex64 {
-    let mut product = Complex64::new(1.0, 0.0);
-    while count > 1 {
-        if count % 2 == 1 {
-            product *= base;
-        }
-        base *= base;
-        count /= 2;
-    }
-    product * base
-}
-
-impl Composed {
-    /// Losses of which nothing is known.
-    pub(super) fn unknown() -> Composed {
-        Composed {
-            spacing: 1.0,
-            first: 0,
-            tilted: vec![0.0],
-            theta: 1.0,
-            log_scale: 0.0,
-            infinite: 1.0,
-            error: 0.0,
-        }
-    }
-
-    fn at(&self, j: usize) -> f64 {
-        (self.first + j as i64) as f64 * self.spacing
-    }
-
-    /// What turns tilted mass at a loss into mass.
-    fn untilt(&self, loss: f64) -> f64 {
-        (self.log_scale - self.theta * loss).exp()
-    }
-
-    pub(super) fn delta(&self, epsilon: f64) -> f64 {
-        let above = self.tilted.iter().enumerate().rev().map(|(j, mass)| (self.at(j), mass));
-        let sum: f64 = above
-            .take_while(|(loss, _)| *loss > epsilon)
-            .map(|(loss, mass)| mass * self.untilt(loss) * -(epsilon - loss).exp_m1())
-            .sum();
-        // Misplaced mass above ε is worth the most just above it.
-        (sum + self.infinite + self.error * self.untilt(epsilon)).min(1.0)
-    }
-
-    /// From the largest loss down: between two grid points `δ = mass − e^ε·weighted`, so ε follows at once.
-    pub(super) fn epsilon(&self, delta: f64) -> f64 {
-        if self.infinite >= delta {
-            return f64::INFINITY;
-        }
-        let top = self.at(self.tilted.len() - 1);
-        if self.infinite + self.error * self.untilt(top) >= delta {
-            // Even the window's end is too low: there only the allowance is left, and falls with the tilt.
-            return (self.log_scale - ((delta - self.infinite) / self.error).ln()) / self.theta;
-        }
-        // `weighted` is Σ mass·e^{−loss}, relative to the grid point at hand: it shrinks by one spacing per point, so nothing overflows.
-        let (mut mass, mut weighted) = (self.infinite, 0.0);
-        let shrink = (-self.spacing).exp();
-        for j in (0..self.tilted.len()).rev() {
-            let here = self.at(j);
-            let added = self.tilted[j] * self.untilt(here);
-            mass += added;
-            weighted = weighted * shrink + added;
-            // δ just below this grid point, with the allowance of the next one, which is larger.
-            let previous = here - self.spacing;
-            let most = mass + self.error * self.untilt(previous);
-            if most - shrink * weighted >= delta && weighted > 0.0 {
-                let inside = here + ((most - delta) / weighted).ln();
-                return inside.min(here).max(0.0);
-            }
-        }
-        (self.at(0) - self.spacing).max(0.0)
-    }
+    if at_a <= at_b { (a.exp(), at_a) } else { (b.exp(), at_b) }
 }

@@ -2,11 +2,13 @@
 
 mod compose;
 pub mod gdp;
-pub mod pld;
+mod losses;
+mod normal;
 mod search;
+mod subsampled;
 
 pub use gdp::{
     Budget, delta_of_epsilon, epsilon_of_delta, gdp_mu_of_budget, gdp_mu_of_zcdp, zcdp_rho_of_gdp,
 };
-pub use pld::Subsampled;
 pub use search::Search;
+pub use subsampled::Subsampled;

@@ -1,22 +1,21 @@
 //! The least noise for a budget under Poisson sampling.
 //!
-//! ε falls smoothly as noise grows, so a secant in (ln σ, ln ε) that keeps its bracket needs a handful of evaluations: most of them on
-//! the coarse grid, the last ones on the fine one. Both grids bound ε from above, so the answer is safe either way.
+//! ε falls smoothly as noise grows, so a secant in (ln σ, ln ε) that keeps its bracket needs a handful of evaluations: most of them
+//! coarse, the last ones fine. Both bound ε from above, so the answer is safe either way.
 
-use super::compose::{COARSE, Effort, FINE};
 use super::gdp::{Budget, gdp_mu_of_budget};
-use super::pld::Subsampled;
+use super::subsampled::{COARSE, FINE, Slack, Subsampled};
 use crate::error::{Error, Result};
 
-/// Below this the privacy loss of one step exceeds what the grid holds; no one trains with so little noise.
+/// No less noise is sought, although a budget may allow it: no one trains with so little.
 const LEAST: f64 = 0.05;
 
 /// How exact the answer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Search {
-    /// To compare mechanisms with each other: half a percent, tens of milliseconds.
+    /// To compare mechanisms with each other: half a percent.
     Coarse,
-    /// To run one of them: five digits, a few seconds.
+    /// To run one of them: five digits.
     Fine,
 }
 
@@ -31,12 +30,12 @@ impl Subsampled {
         if budget.epsilon <= 0.0 {
             return Err(Error::parameter("epsilon", budget.epsilon, "above 0 under Poisson sampling"));
         }
-        // Without sampling this much would do; the grid's own excess is below one percent.
+        // Without sampling this much would do; the analysis' own excess is below one percent.
         let most = 1.02 * (num_steps as f64).sqrt() / gdp_mu_of_budget(budget)?;
-        let excess = |effort: Effort, noise_multiplier: f64| -> Result<f64> {
+        let excess = |slack: Slack, noise_multiplier: f64| -> Result<f64> {
             let mechanism = Subsampled::new(noise_multiplier, sampling_prob, num_steps)?;
             // ε may be 0, whose logarithm a secant cannot use.
-            let epsilon = mechanism.epsilon_with(effort, budget.delta)?;
+            let epsilon = mechanism.epsilon_with(slack, budget.delta)?;
             Ok((epsilon.clamp(1e-9 * budget.epsilon, 1e9 * budget.epsilon) / budget.epsilon).ln())
         };
         let coarse = least(LEAST.min(0.5 * most), most, 1e-4, |sigma| excess(COARSE, sigma))?;

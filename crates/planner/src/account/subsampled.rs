@@ -1,0 +1,425 @@
+//! Poisson subsampling: the privacy of the subsampled Gaussian mechanism over many steps, as an upper bound that is hardly above the truth.
+//!
+//! Each direction of the neighbouring relation has a dominating pair: `(1 − p)N(0, σ²) + pN(1, σ²)` against `N(0, σ²)` (a unit is removed)
+//! and the reverse (added). One step has a closed form, and so has p = 1. All else: one step's losses become atoms (`losses.rs`), whose sums
+//! are inverted from their transform (`compose.rs`). Tails live in the logarithmic domain; what is cut off is added to δ.
+
+use super::compose::{Aim, Level, Steps, Term};
+use super::gdp::{self, Budget};
+use super::losses::{Direction, Losses, Step};
+use super::normal::quantile_above;
+use crate::error::{Error, Result, check_finite};
+
+/// The subsampled Gaussian mechanism over a number of steps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Subsampled {
+    /// Standard deviation over sensitivity.
+    pub noise_multiplier: f64,
+    /// The probability that a unit takes part in a step.
+    pub sampling_prob: f64,
+    /// Steps.
+    pub num_steps: u64,
+}
+
+/// Precision: how much larger than the truth ε may become, as a share of it and absolutely.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slack {
+    pub(super) share: f64,
+    pub(super) absolute: f64,
+}
+
+/// For claims.
+pub(super) const FINE: Slack = Slack { share: 5e-5, absolute: 5e-8 };
+/// For searches.
+pub(super) const COARSE: Slack = Slack { share: 2e-3, absolute: 1e-6 };
+
+/// The share of δ that outputs beyond the last cell may take (logarithm).
+const TAIL_SHARE: f64 = -11.5;
+/// Below this noise one step's loss has too many cells. What is claimed then is the bound without amplification.
+const LEAST_NOISE: f64 = 0.02;
+/// A probability above this counts as 1, which is an upper bound.
+const CERTAIN: f64 = 1.0 - 1e-9;
+
+impl Subsampled {
+    /// Refuses what is no mechanism.
+    pub fn new(noise_multiplier: f64, sampling_prob: f64, num_steps: u64) -> Result<Subsampled> {
+        check_finite("noise multiplier", noise_multiplier)?;
+        if noise_multiplier <= 0.0 {
+            return Err(Error::parameter("noise multiplier", noise_multiplier, "positive"));
+        }
+        if sampling_prob.is_nan() || sampling_prob <= 0.0 || sampling_prob > 1.0 {
+            return Err(Error::parameter("sampling probability", sampling_prob, "in (0, 1]"));
+        }
+        crate::error::check_steps(usize::try_from(num_steps).unwrap_or(usize::MAX))?;
+        Ok(Subsampled { noise_multiplier, sampling_prob, num_steps })
+    }
+
+    /// The smallest ε this analysis proves for δ, under adding or removing one unit.
+    pub fn epsilon(&self, delta: f64) -> Result<f64> {
+        self.epsilon_with(FINE, delta)
+    }
+
+    pub(super) fn epsilon_with(&self, slack: Slack, delta: f64) -> Result<f64> {
+        Budget::new(0.0, delta)?;
+        // A unit that never took part loses nothing.
+        if self.ln_ever() <= delta.ln() {
+            return Ok(0.0);
+        }
+        let least = self.one_step_epsilon(delta.ln())?;
+        if self.num_steps == 1 {
+            return Ok(least);
+        }
+        let most = gdp::epsilon_of_delta(self.certain_mu(), delta)?;
+        if self.sampling_prob > CERTAIN || self.noise_multiplier < LEAST_NOISE {
+            return Ok(most);
+        }
+        let remove = self.composed_epsilon(Direction::Remove, slack, delta.ln(), 0.0);
+        let add = self.composed_epsilon(Direction::Add, slack, delta.ln(), remove);
+        // More steps never give more privacy than one of them, and certain participation never less loss.
+        Ok(larger(remove, add).max(least).min(most))
+    }
+
+    /// The smallest δ this analysis proves for ε.
+    pub fn delta(&self, epsilon: f64) -> Result<f64> {
+        Budget::new(epsilon, 0.5)?;
+        let least = self.one_step_ln_delta(epsilon)?;
+        let most = gdp::ln_delta(self.certain_mu(), epsilon)?.min(self.ln_ever());
+        let ln_delta = if self.num_steps == 1 {
+            least
+        } else if self.sampling_prob > CERTAIN || self.noise_multiplier < LEAST_NOISE {
+            most
+        } else {
+            let [remove, add] = [Direction::Remove, Direction::Add]
+                .map(|direction| self.composed_ln_delta(direction, epsilon));
+            larger(remove, add).max(least).min(most)
+        };
+        Ok(ln_delta.exp().min(1.0))
+    }
+
+    /// μ if the unit took part in every step.
+    fn certain_mu(&self) -> f64 {
+        (self.num_steps as f64).sqrt() / self.noise_multiplier
+    }
+
+    /// The logarithm of the probability that a unit takes part at all.
+    fn ln_ever(&self) -> f64 {
+        let never = self.num_steps as f64 * (-self.sampling_prob).ln_1p();
+        (-never.exp_m1()).ln().min(0.0)
+    }
+
+    /// One step, exactly. Removing: `δ(ε) = p·δ_Gauss(ε')` with `e^ε = 1 − p + p·e^{ε'}`; adding gives no more.
+    fn one_step_epsilon(&self, ln_delta: f64) -> Result<f64> {
+        let p = self.sampling_prob;
+        let target = ln_delta - p.ln();
+        if target >= 0.0 {
+            return Ok(0.0);
+        }
+        let one = gdp::epsilon_of_ln_delta(1.0 / self.noise_multiplier, target)?;
+        let exact = if one > 30.0 {
+            one + p.ln() + ((1.0 - p) / p * (-one).exp()).ln_1p()
+        } else {
+            (p * one.exp_m1()).ln_1p()
+        };
+        Ok((exact * (1.0 + 4.0 * f64::EPSILON)).max(0.0))
+    }
+
+    fn one_step_ln_delta(&self, epsilon: f64) -> Result<f64> {
+        let p = self.sampling_prob;
+        let one = if epsilon > 30.0 {
+            epsilon - p.ln() + (-(1.0 - p) * (-epsilon).exp()).ln_1p()
+        } else {
+            (epsilon.exp_m1() / p).ln_1p()
+        };
+        Ok(p.ln() + gdp::ln_delta(1.0 / self.noise_multiplier, one * (1.0 - 4.0 * f64::EPSILON))?)
+    }
+
+    /// Outputs with all but a small share of δ, cut into the coarsest cells.
+    fn cells(&self, ln_delta: f64) -> (Step, Vec<f64>) {
+        let step = Step { sigma: self.noise_multiplier, p: self.sampling_prob };
+        let per_step = ln_delta + TAIL_SHARE - (self.num_steps as f64).ln() - self.sampling_prob.ln();
+        let reach = quantile_above(per_step.min(-20.0)) * step.sigma;
+        (step, step.cells(-reach, 1.0 + reach))
+    }
+
+    fn steps<'a>(&self, losses: &'a Losses) -> Steps<'a> {
+        Steps { losses, count: self.num_steps as f64 }
+    }
+
+    /// Bounds of δ that are tight around an aim: the terms and what has infinite loss.
+    fn terms(&self, direction: Direction, aim: Aim) -> Terms {
+        let (step, ends) = self.cells(aim.ln_delta);
+        let coarse = step.losses(&ends, direction);
+        let steps = self.steps(&coarse);
+        let levels = steps.levels(aim);
+        let mut parts = vec![1; coarse.len() - 1];
+        levels.iter().for_each(|level| steps.divisions(*level, aim, &mut parts));
+        // From one atom to the next; beyond the first or the last end there is one more, which is not divided.
+        if direction == Direction::Add {
+            parts.reverse();
+        }
+        let fine = step.losses(&divided(&ends, &parts[1..]), direction);
+        let steps = self.steps(&fine);
+        // A level ends where it did: at the first atom beyond the same loss.
+        let place = |j: usize| match coarse.loss.get(j) {
+            Some(loss) if j > 0 => fine.loss.partition_point(|other| other < loss),
+            Some(_) => 0,
+            None => fine.len(),
+        };
+        let level = |level: &Level| Level { from: place(level.from), to: place(level.to) };
+        let terms = levels.iter().map(|coarse| steps.term(level(coarse), aim)).collect();
+        Terms { terms, ln_infinite: fine.ln_infinite + (self.num_steps as f64).ln() }
+    }
+
+    /// ε at δ, or a bound that is no larger than `enough`. Every turn gives a true bound, which is tight if the aim was right: the
+    /// turns end where it was.
+    fn composed_epsilon(&self, direction: Direction, slack: Slack, ln_delta: f64, enough: f64) -> f64 {
+        let (step, ends) = self.cells(ln_delta);
+        let mut aim = self.steps(&step.losses(&ends, direction)).chernoff_epsilon(ln_delta);
+        let mut sure = aim;
+        let mut before: Option<(f64, f64)> = None;
+        for turn in 0..TURNS {
+            if sure <= enough.max(slack.absolute) {
+                break;
+            }
+            let slack = if turn == 0 { COARSE } else { slack };
+            let slack = (slack.share * aim).max(slack.absolute);
+            let terms = self.terms(direction, Aim { epsilon: aim, ln_delta, slack });
+            let (excess, found) = (terms.ln_delta(aim) - ln_delta, terms.epsilon(ln_delta, aim));
+            if !found.is_finite() {
+                break;
+            }
+            sure = sure.min(found);
+            if turn > 0 && excess.abs() <= CLOSE {
+                break;
+            }
+            // Away from its aim a bound is loose: where two aims show the slope, the secant goes further.
+            let secant = match before {
+                Some((other, its)) if its != excess => aim - excess * (aim - other) / (excess - its),
+                _ => found,
+            };
+            before = if turn > 0 && excess > -10.0 { Some((aim, excess)) } else { None };
+            let next = if excess < 0.0 { secant.clamp(0.5 * found, found) } else { found };
+            aim = next.min(sure);
+        }
+        sure
+    }
+
+    /// δ at ε.
+    fn composed_ln_delta(&self, direction: Direction, epsilon: f64) -> f64 {
+        let (step, ends) = self.cells(-30.0);
+        let mut best = self.steps(&step.losses(&ends, direction)).chernoff_ln_delta(epsilon);
+        let mut sure = 0.0_f64;
+        for _ in 0..TURNS {
+            let slack = (FINE.share * epsilon).max(FINE.absolute);
+            let found =
+                self.terms(direction, Aim { epsilon, ln_delta: best.max(-700.0), slack }).ln_delta(epsilon);
+            sure = sure.min(found);
+            let moved = (found - best).abs();
+            best = found;
+            if moved <= CLOSE {
+                break;
+            }
+        }
+        sure
+    }
+}
+
+/// Numbers that are none prove nothing.
+fn larger(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() { f64::INFINITY } else { a.max(b) }
+}
+
+/// Most turns; three or four are usual.
+const TURNS: usize = 12;
+/// An aim is right if its δ is that close (difference of logarithms).
+const CLOSE: f64 = 0.3;
+
+/// Every cell divided into as many equal parts as are given for it.
+fn divided(ends: &[f64], parts: &[usize]) -> Vec<f64> {
+    let mut fine = vec![ends[0]];
+    for (pair, parts) in ends.windows(2).zip(parts) {
+        fine.extend((1..=*parts).map(|i| {
+            if i == *parts { pair[1] } else { pair[0] + (pair[1] - pair[0]) * (i as f64 / *parts as f64) }
+        }));
+    }
+    fine
+}
+
+/// δ as a function of ε.
+struct Terms {
+    terms: Vec<Term>,
+    ln_infinite: f64,
+}
+
+impl Terms {
+    fn ln_delta(&self, epsilon: f64) -> f64 {
+        let parts: Vec<f64> =
+            self.terms.iter().map(|term| term.ln_delta(epsilon)).chain([self.ln_infinite]).collect();
+        let largest = parts.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        largest + parts.iter().map(|part| (part - largest).exp()).sum::<f64>().ln()
+    }
+
+    /// The smallest ε with at most this δ.
+    fn epsilon(&self, ln_delta: f64, near: f64) -> f64 {
+        let holds = |epsilon: f64| self.ln_delta(epsilon) <= ln_delta;
+        if holds(0.0) {
+            return 0.0;
+        }
+        let (mut low, mut high) = (0.0, near.max(1e-9));
+        for _ in 0..60 {
+            if holds(high) {
+                break;
+            }
+            (low, high) = (high, 1.5 * high);
+        }
+        if !holds(high) {
+            return f64::INFINITY;
+        }
+        for _ in 0..60 {
+            if high - low <= 1e-9 * high {
+                break;
+            }
+            let middle = 0.5 * (low + high);
+            if holds(middle) { high = middle } else { low = middle }
+        }
+        high
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn epsilon(noise_multiplier: f64, sampling_prob: f64, num_steps: u64, delta: f64) -> f64 {
+        Subsampled::new(noise_multiplier, sampling_prob, num_steps).unwrap().epsilon(delta).unwrap()
+    }
+
+    /// What the transforms make of p close to 1 must meet the closed form of p = 1 from below.
+    #[test]
+    fn nearly_certain_sampling_is_nearly_gaussian() {
+        for (sigma, steps) in [(1.0, 2), (5.0, 30), (20.0, 1000), (300.0, 1_000_000), (0.7, 2), (0.05, 3)] {
+            for delta in [1e-3, 1e-5, 1e-8, 1e-30, 1e-200] {
+                // Losses of adding end at −ln(1 − p) = 16 per step.
+                let mechanism = Subsampled::new(sigma, 1.0 - 1e-7, steps).unwrap();
+                let exact = gdp::epsilon_of_delta((steps as f64).sqrt() / sigma, delta).unwrap();
+                let reachable =
+                    |direction: &Direction| *direction == Direction::Remove || exact < 8.0 * steps as f64;
+                for direction in [Direction::Remove, Direction::Add].into_iter().filter(reachable) {
+                    let got = mechanism.composed_epsilon(direction, FINE, delta.ln(), 0.0);
+                    let ratio = got / exact;
+                    assert!(
+                        ratio > 1.0 - 1e-5 && ratio < 1.000_3,
+                        "{sigma}, {steps}, {delta}: {exact} {got}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Limits of dp_accounting 0.6.0 on ever finer grids.
+    #[test]
+    fn rare_sampling_over_many_steps() {
+        for (sigma, p, steps, delta, limit) in [
+            (0.5, 1e-4, 10_000, 1e-6, 1.953_224),
+            (0.9, 1e-4, 100_000, 1e-8, 0.241_22),
+            (2.0, 1e-3, 1, 1e-10, 0.011_004_6),
+        ] {
+            let got = epsilon(sigma, p, steps, delta);
+            assert!(got >= limit * 0.999_95 && got <= limit * 1.001, "{sigma}, {p}, {steps}: {limit} {got}");
+        }
+    }
+
+    /// Atoms: both distributions keep their mass, and the pair's moments are no smaller than the true ones.
+    #[test]
+    fn atoms_are_a_pair_that_dominates() {
+        for (sigma, p) in [(0.05, 1e-3), (0.5, 1e-6), (1.0, 0.3), (30.0, 0.9)] {
+            let step = Step { sigma, p };
+            let ends = step.cells(-9.0 * sigma, 1.0 + 9.0 * sigma);
+            let losses = step.losses(&ends, Direction::Remove);
+            for (order, total) in [(0.0, 1.0), (1.0, 1.0 - losses.ln_infinite.exp())] {
+                let sum: f64 = (0..losses.len()).map(|j| losses.tilted(j, order, 0.0)).sum();
+                assert!((sum - total).abs() < 1e-12, "{sigma}, {p}: {sum} {total}");
+            }
+            // E[(1 + y)²] = 1 + p²(e^{1/σ²} − 1) exactly, where its integrand has not left the cells.
+            if sigma >= 0.5 {
+                let exact = (p * p * (1.0 / (sigma * sigma)).exp_m1()).ln_1p();
+                let got = losses.ln_moment(2.0, losses.len());
+                assert!(got >= exact * (1.0 - 1e-9) && got < exact * 1.01, "{sigma}, {p}: {exact} {got}");
+                // Finer cells come closer.
+                let fine = step.losses(&divided(&ends, &vec![20; ends.len() - 1]), Direction::Remove);
+                let closer = fine.ln_moment(2.0, fine.len());
+                assert!(closer <= got && closer >= exact * (1.0 - 1e-9) && closer < exact * 1.000_1);
+            }
+        }
+    }
+
+    /// Rényi divergences of integer orders: another route to an upper bound, which is never below the truth.
+    fn renyi_epsilon(sigma: f64, p: f64, steps: u64, delta: f64) -> f64 {
+        let ln_binomial =
+            |n: f64, k: f64| libm::lgamma(n + 1.0) - libm::lgamma(k + 1.0) - libm::lgamma(n - k + 1.0);
+        let order = |alpha: u32| {
+            let a = f64::from(alpha);
+            let terms: Vec<f64> = (0..=alpha)
+                .map(f64::from)
+                .map(|k| {
+                    ln_binomial(a, k)
+                        + (a - k) * (-p).ln_1p()
+                        + k * p.ln()
+                        + k * (k - 1.0) / (2.0 * sigma * sigma)
+                })
+                .collect();
+            let most = terms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let divergence = (terms.iter().map(|t| (t - most).exp()).sum::<f64>().ln() + most) / (a - 1.0);
+            steps as f64 * divergence - delta.ln() / (a - 1.0)
+        };
+        (2..256).map(order).fold(f64::INFINITY, f64::min)
+    }
+
+    #[test]
+    fn renyi_is_never_better() {
+        for (sigma, p, steps) in
+            [(1.0, 0.01, 1000), (0.6, 0.001, 10_000), (4.0, 0.2, 500), (1.5, 1e-4, 100_000)]
+        {
+            let (tight, loose) = (epsilon(sigma, p, steps, 1e-6), renyi_epsilon(sigma, p, steps, 1e-6));
+            assert!(tight < loose && tight > 0.2 * loose, "{sigma}, {p}, {steps}: {tight} {loose}");
+        }
+    }
+
+    #[test]
+    fn more_noise_fewer_steps_and_less_sampling_never_cost_more() {
+        let base = epsilon(1.0, 0.02, 300, 1e-6);
+        assert!(epsilon(1.1, 0.02, 300, 1e-6) < base && epsilon(1.0, 0.018, 300, 1e-6) < base);
+        assert!(epsilon(1.0, 0.02, 270, 1e-6) < base && epsilon(1.0, 0.02, 300, 1e-5) < base);
+        let back = Subsampled::new(1.0, 0.02, 300).unwrap().delta(base).unwrap();
+        assert!((back / 1e-6 - 1.0).abs() < 1e-3, "{back}");
+    }
+
+    /// No run is better than one of its steps or worse than certain participation, and both ends are exact.
+    #[test]
+    fn extremes_lie_between_exact_bounds() {
+        for sigma in [1e-3, 0.01, 0.05, 0.3, 300.0] {
+            for p in [1e-12, 1e-9, 1e-3, 0.5, 1.0 - 1e-16, 1.0] {
+                for steps in [1, 5, 1000, 1_000_000_000_000] {
+                    for delta in [1e-300, 1e-70, 1e-6, 0.3, 1.0 - 1e-12] {
+                        let mechanism = Subsampled::new(sigma, p, steps).unwrap();
+                        let got = mechanism.epsilon_with(COARSE, delta).unwrap();
+                        let least = Subsampled { num_steps: 1, ..mechanism }.epsilon(delta).unwrap();
+                        let ever = 1.0 - (1.0 - p).powf(steps as f64) <= delta;
+                        let least = if ever { 0.0 } else { least };
+                        let most = gdp::epsilon_of_delta((steps as f64).sqrt() / sigma, delta).unwrap();
+                        let fits = got >= least * (1.0 - 1e-14) && got <= most * (1.0 + 1e-14);
+                        assert!(fits, "{sigma}, {p}, {steps}, {delta}: {got} in {least}..{most}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_mechanism_is_named() {
+        let message = |sigma, p, steps| Subsampled::new(sigma, p, steps).unwrap_err().to_string();
+        assert!(message(0.0, 0.1, 1).contains("noise multiplier is 0"));
+        assert!(message(1.0, 1.5, 1).contains("sampling probability is 1.5"));
+        assert!(message(1.0, 0.1, 0).contains("number of steps is 0"));
+    }
+}
