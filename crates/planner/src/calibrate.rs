@@ -7,7 +7,7 @@ use crate::error::{Error, Result, check_finite};
 use crate::factorization::Factorization;
 use crate::optimize::{Problem, toeplitz, unobserved};
 use crate::participation::Participation;
-use crate::schedule::{Poisson, Schedule};
+use crate::schedule::Schedule;
 use crate::workload::Workload;
 use corrnoise_core::{Plan, Sampling};
 
@@ -57,16 +57,7 @@ impl Goal {
 
     fn stddev(&self, basis: &Basis) -> Result<f64> {
         match (*self, basis.poisson) {
-            (Goal::Budget(budget), poisson) => {
-                let plain = basis.stddev_of_mu(gdp_mu_of_budget(budget)?);
-                let Some(Poisson { sampling_prob, num_rounds, .. }) =
-                    poisson.filter(|_| budget.epsilon > 0.0)
-                else {
-                    return Ok(plain);
-                };
-                let round = Subsampled::calibrated(budget, sampling_prob, num_rounds, Search::Fine)?;
-                Ok(plain.min(basis.stddev_of_round(round.noise_multiplier)))
-            }
+            (Goal::Budget(budget), _) => basis.stddev_of_budget(budget),
             (Goal::GdpMu { gdp_mu, .. }, _) => Ok(basis.stddev_of_mu(gdp_mu)),
             (Goal::NoiseMultiplier { noise_multiplier, .. }, None) => {
                 Ok(basis.stddev_of_mu(1.0 / noise_multiplier))

@@ -4,8 +4,13 @@
 //! sampling and with no more bands than blocks, the turns of one block touch disjoint rows of `CG + Z`, so the run is `⌈n / blocks⌉` steps
 //! of the subsampled Gaussian mechanism with noise multiplier `stddev / (clip_norm · ‖C‖_col)` (amplified banded matrix factorisation,
 //! Choquette-Choo et al. 2023). Both hold; the smaller ε is the claim.
+//!
+//! The engine's normals end, so a part of δ is spent on outputs that only one of two datasets makes (`account/tail.rs`); ε is that of the
+//! rest. Numbers that a guarantee rests on are stated a little larger than they were computed, by more than sums and transforms may be
+//! off: a statement that is no smaller than what another machine computes is true.
 
-use crate::account::{Subsampled, epsilon_of_delta};
+use crate::account::tail::{beyond, beyond_sampled, delta_left};
+use crate::account::{Budget, MAX_PARAMETERS, Search, Subsampled, epsilon_of_delta, gdp};
 use crate::error::{Error, Result, check_finite};
 use crate::factorization::Factorization;
 use crate::participation::Participation;
@@ -57,6 +62,8 @@ pub struct Claim {
     pub epsilon: f64,
     /// δ.
     pub delta: f64,
+    /// The part of δ that the end of the noise's tail takes.
+    pub tail_delta: f64,
     /// How ε is known.
     pub method: Method,
     /// μ-GDP of the whole run without amplification, which holds whatever the method.
@@ -143,40 +150,113 @@ impl Basis {
         self.clip_norm * self.column_norm * noise_multiplier
     }
 
+    /// The least standard deviation with which a claim meets a budget.
+    pub(crate) fn stddev_of_budget(&self, budget: Budget) -> Result<f64> {
+        let Budget { epsilon, delta } = budget;
+        // What is stated is rounded up, and must still fit.
+        let epsilon = epsilon * (1.0 - 2.0 * EPSILON_ROUNDING);
+        let holds = |mu: f64| {
+            let left = self.plain_delta(mu * (1.0 + MU_ROUNDING), delta);
+            Ok(left > 0.0 && gdp::ln_delta(mu * (1.0 + MU_ROUNDING), epsilon)? <= left.ln())
+        };
+        let plain = self.stddev_of_mu(gdp::largest_mu(holds, epsilon)?);
+        match self.poisson {
+            Some(poisson) if epsilon > 0.0 => {
+                let Poisson { sampling_prob, num_rounds, .. } = poisson;
+                let left = |noise_multiplier: f64| self.amplified_delta(poisson, noise_multiplier, delta);
+                let budget = Budget { epsilon, delta };
+                let round =
+                    Subsampled::calibrated_with(budget, sampling_prob, num_rounds, Search::Fine, left)?;
+                Ok(plain.min(self.stddev_of_round(round.noise_multiplier)))
+            }
+            _ => Ok(plain),
+        }
+    }
+
+    /// Normals in so many rows of a model of the largest size.
+    fn normals(rows: usize) -> f64 {
+        rows as f64 * MAX_PARAMETERS as f64
+    }
+
+    /// What the end of the tail leaves of δ if the whole run is one Gaussian mechanism.
+    fn plain_delta(&self, gdp_mu: f64, delta: f64) -> f64 {
+        let normals = Self::normals(self.running.num_steps());
+        delta_left(delta, normals, beyond(gdp_mu, normals))
+    }
+
+    /// What it leaves if a run is rounds of sampling. A round touches as many rows as there are bands.
+    fn amplified_delta(&self, poisson: Poisson, noise_multiplier: f64, delta: f64) -> f64 {
+        let Poisson { sampling_prob, num_rounds, .. } = poisson;
+        let touched = Self::normals(self.running.num_bands());
+        let beyond = beyond_sampled(1.0 / noise_multiplier, touched, sampling_prob, num_rounds);
+        delta_left(delta, Self::normals(self.running.num_steps()), beyond)
+    }
+
     /// The claim for the noise that is really added: `stddev` after the loss by rounding scales to f32.
     pub(crate) fn claim(&self, stddev: f64, delta: f64, terms: &Terms) -> Result<Claim> {
         if stddev <= 0.0 {
             return Err(Error::parameter("stddev", stddev, "above 0: without noise there is no claim"));
         }
-        let gdp_mu = self.clip_norm * self.sensitivity.value / stddev;
-        let plain = epsilon_of_delta(gdp_mu, delta)?;
-        let amplified = self.poisson.map(|poisson| self.amplified(poisson, stddev, delta)).transpose()?;
-        // With next to no noise that analysis gives no bound; the other one does.
-        let amplified = amplified.filter(|amplified| amplified.epsilon.is_finite());
-        let (epsilon, method) = match amplified {
-            Some(amplified) if amplified.epsilon < plain => (amplified.epsilon, Method::Amplified),
-            _ => (plain, Method::Gaussian),
+        Budget::new(0.0, delta)?;
+        let sensitivity = self.sensitivity.value * (1.0 + MU_ROUNDING);
+        let gdp_mu = self.clip_norm * sensitivity / stddev;
+        let left = self.plain_delta(gdp_mu, delta);
+        let plain = match left > 0.0 {
+            true => Some((epsilon_of_delta(gdp_mu, left)? * (1.0 + EPSILON_ROUNDING), delta - left)),
+            false => None,
+        };
+        let amplified = match self.poisson {
+            Some(poisson) => self.amplified(poisson, stddev, delta)?,
+            None => None,
+        };
+        let (epsilon, tail_delta, method) = match (plain, amplified) {
+            (plain, Some((amplified, tail)))
+                if plain.is_none_or(|(epsilon, _)| amplified.epsilon < epsilon) =>
+            {
+                (amplified.epsilon, tail, Method::Amplified)
+            }
+            (Some((epsilon, tail)), _) => (epsilon, tail, Method::Gaussian),
+            (None, _) => {
+                let expected = format!(
+                    "above {:.3e}: with μ = {gdp_mu:.4} a unit may move noise beyond its end, 9.4 standard deviations, and be told apart with that probability",
+                    delta - left
+                );
+                return Err(Error::parameter("delta", format!("{delta:e}"), expected));
+            }
         };
         Ok(Claim {
             epsilon,
             delta,
+            tail_delta,
             method,
             gdp_mu,
             noise_multiplier: 1.0 / gdp_mu,
-            sensitivity: self.sensitivity.value,
+            sensitivity,
             sensitivity_kind: self.sensitivity.kind,
-            amplified,
+            amplified: amplified.map(|(amplified, _)| amplified),
             assumptions: assumptions(terms, self.running.num_steps())?,
         })
     }
 
-    fn amplified(&self, poisson: Poisson, stddev: f64, delta: f64) -> Result<Amplified> {
+    /// The proof by sampling and the part of δ that the end of the tail takes from it, if it gives a bound.
+    fn amplified(&self, poisson: Poisson, stddev: f64, delta: f64) -> Result<Option<(Amplified, f64)>> {
         let Poisson { sampling_prob, num_rounds, .. } = poisson;
-        let noise_multiplier = stddev / (self.clip_norm * self.column_norm);
-        let epsilon = Subsampled::new(noise_multiplier, sampling_prob, num_rounds)?.epsilon(delta)?;
-        Ok(Amplified { noise_multiplier, sampling_prob, num_rounds, epsilon })
+        let noise_multiplier = stddev / (self.clip_norm * self.column_norm) * (1.0 - MU_ROUNDING);
+        let left = self.amplified_delta(poisson, noise_multiplier, delta);
+        if left <= 0.0 {
+            return Ok(None);
+        }
+        let epsilon = Subsampled::new(noise_multiplier, sampling_prob, num_rounds)?.epsilon(left)?;
+        let epsilon = epsilon * (1.0 + EPSILON_ROUNDING);
+        let amplified = Amplified { noise_multiplier, sampling_prob, num_rounds, epsilon };
+        Ok(epsilon.is_finite().then_some((amplified, delta - left)))
     }
 }
+
+/// By how much an ε is stated larger than it was computed: transforms round differently from machine to machine, in the ninth digit.
+pub(crate) const EPSILON_ROUNDING: f64 = 1e-7;
+/// The same for μ, which is made of sums of squares.
+pub(crate) const MU_ROUNDING: f64 = 1e-10;
 
 fn assumptions(terms: &Terms, num_steps: usize) -> Result<Vec<String>> {
     let clip_norm = terms.clip_norm;
@@ -193,6 +273,9 @@ fn assumptions(terms: &Terms, num_steps: usize) -> Result<Vec<String>> {
         terms.schedule.describe(num_steps)?,
         neighbours.into(),
         "the key, checkpoints and past noise stay secret; only noisy gradients and what follows from them are released".into(),
+        format!(
+            "the model has at most {MAX_PARAMETERS} parameters: normals end at 9.4 standard deviations, and δ counts a unit that moves one of them beyond"
+        ),
         "noise is Gaussian up to the rounding of f32, which no accountant counts".into(),
     ])
 }

@@ -6,9 +6,11 @@ mod losses;
 mod normal;
 mod search;
 mod subsampled;
+pub(crate) mod tail;
 
 pub use gdp::{
     Budget, delta_of_epsilon, epsilon_of_delta, gdp_mu_of_budget, gdp_mu_of_zcdp, zcdp_rho_of_gdp,
 };
 pub use search::Search;
 pub use subsampled::Subsampled;
+pub use tail::MAX_PARAMETERS;

@@ -27,6 +27,18 @@ impl Subsampled {
         num_steps: u64,
         search: Search,
     ) -> Result<Subsampled> {
+        Subsampled::calibrated_with(budget, sampling_prob, num_steps, search, |_| budget.delta)
+    }
+
+    /// The same where a part of δ is spent otherwise: `delta_left` of a noise multiplier is what may be used, and falls to 0 or
+    /// below as noise falls.
+    pub(crate) fn calibrated_with(
+        budget: Budget,
+        sampling_prob: f64,
+        num_steps: u64,
+        search: Search,
+        delta_left: impl Fn(f64) -> f64,
+    ) -> Result<Subsampled> {
         if budget.epsilon <= 0.0 {
             return Err(Error::parameter("epsilon", budget.epsilon, "above 0 under Poisson sampling"));
         }
@@ -34,8 +46,9 @@ impl Subsampled {
         let most = 1.02 * (num_steps as f64).sqrt() / gdp_mu_of_budget(budget)?;
         let excess = |slack: Slack, noise_multiplier: f64| -> Result<f64> {
             let mechanism = Subsampled::new(noise_multiplier, sampling_prob, num_steps)?;
+            let delta = delta_left(noise_multiplier);
+            let epsilon = if delta > 0.0 { mechanism.epsilon_with(slack, delta)? } else { f64::INFINITY };
             // ε may be 0, whose logarithm a secant cannot use.
-            let epsilon = mechanism.epsilon_with(slack, budget.delta)?;
             Ok((epsilon.clamp(1e-9 * budget.epsilon, 1e9 * budget.epsilon) / budget.epsilon).ln())
         };
         let coarse = least(LEAST.min(0.5 * most), most, 1e-4, |sigma| excess(COARSE, sigma))?;

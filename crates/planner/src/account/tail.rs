@@ -131,7 +131,10 @@ mod tests {
                         worst = worst.max(each(share, far) + each(1.0 - share, pairs - far));
                     }
                 }
-                assert!(most >= worst * (1.0 - 1e-12) && most < 4.0 * worst, "{mu}, {normals}: {most:e} {worst:e}");
+                assert!(
+                    most >= worst * (1.0 - 1e-12) && most < 4.0 * worst,
+                    "{mu}, {normals}: {most:e} {worst:e}"
+                );
             }
         }
     }
