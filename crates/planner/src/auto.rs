@@ -22,7 +22,7 @@ use crate::schedule::Schedule;
 use crate::sensitivity::Adjacency;
 use crate::strategy::Strategy;
 use crate::tree::Estimator;
-use crate::warning;
+use crate::warning::large_delta;
 use crate::workload::Workload;
 use corrnoise_core::{Plan, Sampling};
 
@@ -153,7 +153,7 @@ pub fn recommend(question: &Question, observer: Observer<'_>) -> Result<Recommen
     candidates.sort_by(|a, b| a.error.total_cmp(&b.error));
     let (best, reason) = compare::choose(&candidates, question)?;
     let warnings = match question.setting {
-        Setting::Centralized { dataset_size, .. } => warning::delta(question.goal.delta(), dataset_size),
+        Setting::Centralized { dataset_size, .. } => large_delta(question.goal.delta(), dataset_size),
         _ => None,
     };
     Ok(Recommendation { candidates, skipped, best, reason, warnings: warnings.into_iter().collect() })

@@ -62,4 +62,5 @@ pub use spec::{SamplingSpec, StrategyChoice, StrategySpec};
 pub use strategy::Strategy;
 pub use tree::{Estimator, Tree};
 pub use verified::{verified, verify};
+pub use warning::large_delta;
 pub use workload::Workload;

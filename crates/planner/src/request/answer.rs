@@ -12,7 +12,7 @@ use crate::participation::Participation;
 use crate::schedule::Schedule;
 use crate::spec::{SamplingSpec, StrategyChoice, StrategySpec};
 use crate::strategy::Strategy;
-use crate::warning;
+use crate::warning::large_delta;
 use corrnoise_core::Sampling;
 
 impl Request {
@@ -28,7 +28,7 @@ impl Request {
             (StrategyChoice::One(spec), _) => self.one(question, spec, observer)?,
         };
         // The size of the dataset counts, whoever draws the batches.
-        let warning = self.dataset_size.and_then(|size| warning::delta(question.goal.delta(), size));
+        let warning = self.dataset_size.and_then(|size| large_delta(question.goal.delta(), size));
         answer.warnings = warning.into_iter().collect();
         for candidate in &mut answer.candidates {
             candidate.plan = candidate.plan.clone().with_rounds(self.rounds)?;
