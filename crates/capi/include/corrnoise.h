@@ -352,9 +352,11 @@ corrnoise_status corrnoise_mechanism_save(const corrnoise_mechanism *mechanism,
 void corrnoise_mechanism_free(corrnoise_mechanism *mechanism);
 
 /**
- * Reads a plan from its JSON file and checks that nobody edited it.
+ * Reads a plan from its JSON file. One that is damaged, or has other noise than its certificate is for, is refused; whether its privacy
+ * claim holds is for `corrnoise verify` to say.
  */
-corrnoise_status corrnoise_plan_load(const char *file, corrnoise_plan **out);
+corrnoise_status corrnoise_plan_load(const char *file,
+                                     corrnoise_plan **out);
 
 /**
  * Reads a plan from the content of such a file.

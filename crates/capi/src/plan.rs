@@ -8,7 +8,8 @@ use std::ffi::c_char;
 /// How many steps, which noise, how much of it. Holds no secret.
 pub struct PlanHandle(pub(crate) Plan);
 
-/// Reads a plan from its JSON file and checks that nobody edited it.
+/// Reads a plan from its JSON file. One that is damaged, or has other noise than its certificate is for, is refused; whether its privacy
+/// claim holds is for `corrnoise verify` to say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_plan_load(file: *const c_char, out: *mut *mut PlanHandle) -> Status {
     entry(|| {

@@ -7,7 +7,7 @@ use crate::plan;
 use crate::progress::Progress;
 use crate::table::{Table, short};
 use corrnoise::planner::account::{self, Budget, Search, Subsampled};
-use corrnoise::planner::{Claim, Error, Method, verify};
+use corrnoise::planner::{Claim, Error, Method, large_delta, verify};
 use serde::Serialize;
 use std::path::Path;
 
@@ -83,6 +83,10 @@ fn of_plan(path: &Path, output: &mut Output<'_>) -> Result<Outcome> {
         }
     };
     let claim = certificate.claim;
+    let dataset_size = plan.sampling().and_then(|sampling| sampling.dataset_size());
+    if let Some(warning) = dataset_size.and_then(|size| large_delta(claim.delta, size)) {
+        output.note(&format!("warning: {warning}"));
+    }
     let numbers = Report {
         gdp_mu: Some(claim.gdp_mu),
         noise_multiplier: Some(claim.noise_multiplier),

@@ -66,7 +66,7 @@ pub(crate) enum Unit {
 
 /// A plan: which mechanism, how much noise, which batches, for the numbers that a trainer knows
 ///
-/// Every class of mechanism is optimised, calibrated to the budget and compared by the noise in what is released, memory and work per
+/// Every class of mechanism is optimised, calibrated to one (ε, δ) and compared by the noise in what is released, memory and work per
 /// step. The plan holds what training needs, and a certificate: the privacy claim, how it is known, and what it assumes. The claim is
 /// computed again from the plan's own numbers before the file is written; an older file of that name is replaced.
 #[derive(Args, Debug)]
@@ -111,11 +111,12 @@ pub(crate) struct PlanArgs {
     /// δ of the claim; 1e-6 where the budget is given by --mu or --noise-multiplier
     #[arg(long, value_name = "DELTA", value_parser = parse::number, allow_negative_numbers = true)]
     pub delta: Option<f64>,
-    /// Privacy budget as μ of Gaussian differential privacy, of the whole run and without amplification
+    /// Privacy budget as μ of Gaussian differential privacy, of the whole run and without amplification; where mechanisms are compared,
+    /// the ε that μ has at δ, to which all of them are calibrated
     #[arg(long, value_name = "MU", value_parser = parse::number, allow_negative_numbers = true)]
     pub mu: Option<f64>,
-    /// Noise as standard deviation over clip norm times sensitivity, which is 1/μ; for one strategy under Poisson sampling it is that of
-    /// one round, as in DP-SGD
+    /// Noise as standard deviation over clip norm times sensitivity, which is 1/μ and means the same; for one strategy under Poisson
+    /// sampling it is that of one round, as in DP-SGD
     #[arg(long, value_name = "SIGMA", value_parser = parse::number, allow_negative_numbers = true)]
     pub noise_multiplier: Option<f64>,
     /// Largest norm of what one unit contributes to a step
@@ -133,7 +134,7 @@ pub(crate) struct PlanArgs {
     /// Which error counts: max (the worst released value) or rms
     #[arg(long, value_name = "ERROR", default_value = "max", value_parser = parse::target)]
     pub objective: Target,
-    /// Memory for noise, in bytes per parameter, at most
+    /// Memory for noise, in bytes per parameter, at most: of what the CPU engine holds, rows made ahead included
     #[arg(long, value_name = "BYTES", value_parser = parse::size, allow_negative_numbers = true)]
     pub max_state_bytes: Option<u64>,
     /// The mechanism: auto (compares all), or one of those that `inspect --help` lists

@@ -14,14 +14,16 @@ use corrnoise::{Plan, Sampling};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-const PLAN_KEYS: [&str; 7] = ["plan", "recommended", "reason", "candidates", "skipped", "claim", "out"];
-const CANDIDATE_KEYS: [&str; 14] = [
+const PLAN_KEYS: [&str; 8] =
+    ["plan", "recommended", "reason", "candidates", "skipped", "claim", "warnings", "out"];
+const CANDIDATE_KEYS: [&str; 15] = [
     "name",
     "recommended",
     "schedule",
     "relative_noise",
     "error",
     "state_bytes_per_param",
+    "engine_bytes_per_param",
     "rows_per_step",
     "bytes_per_step",
     "epsilon",
@@ -91,6 +93,7 @@ fn auto_is_the_library_s_recommendation() {
         assert_eq!(number(&got["epsilon"]), expected.certificate.claim.epsilon);
         assert_eq!(number(&got["stddev"]), expected.plan.stddev());
         assert_eq!(got["state_bytes_per_param"], expected.state_bytes);
+        assert_eq!(got["engine_bytes_per_param"], expected.engine_bytes);
         assert_eq!(number(&got["rows_per_step"]), expected.cost.rows);
         assert_eq!(got["recommended"], *expected.name == best.name);
         if let Participation::Cyclic { max_participations, .. } = expected.certificate.participation
@@ -170,10 +173,83 @@ fn amplified_plans_and_other_terms() {
     assert_eq!((certificate.privacy_unit, certificate.adjacency), (PrivacyUnit::User, Adjacency::ReplaceOne));
     assert_eq!(certificate.workload, Workload::momentum(0.9, 0.0).unwrap());
     assert_eq!(u32::from(other.rounds()), 20);
-    // With all mechanisms compared, σ is that of the whole run.
-    let (_, automatic) = plan(&format!("plan {data} --noise-multiplier 2"));
-    let claim = Certificate::of(&automatic).unwrap().claim;
-    assert!((claim.noise_multiplier - 2.0).abs() < 1e-5, "{claim:?}");
+}
+
+/// With all mechanisms compared, μ is that of the whole run, and every row has the ε that it has at δ.
+#[test]
+fn a_comparison_is_at_one_epsilon() {
+    let data = "--dataset-size 400 --batch-size 10 --steps 24";
+    let expected = account::epsilon_of_delta(0.5, 1e-6).unwrap();
+    for goal in ["--mu 0.5", "--noise-multiplier 2"] {
+        let (got, _) = plan(&format!("plan {data} {goal}"));
+        let rows = got["candidates"].as_array().unwrap();
+        assert!(rows.iter().any(|row| row["method"] == "amplified"));
+        for row in rows {
+            let epsilon = number(&row["epsilon"]);
+            assert!(epsilon <= expected * (1.0 + 1e-9) && epsilon > 0.999 * expected, "{row}");
+            assert!(number(&row["relative_noise"]) > 0.0);
+        }
+    }
+    // One strategy, as asked for: independent noise is at the same ε.
+    let (got, banded) =
+        plan(&format!("plan {data} --noise-multiplier 1.25 -s banded-opt:4 --sampling block-poisson:4"));
+    assert_eq!(
+        got["claim"]["amplified"]["noise_multiplier"].as_f64().map(|sigma| (sigma / 1.25 - 1.0).abs() < 1e-6),
+        Some(true)
+    );
+    let epsilons =
+        got["candidates"].as_array().unwrap().iter().map(|row| number(&row["epsilon"])).collect::<Vec<_>>();
+    assert!(epsilons.len() == 2 && (epsilons[0] / epsilons[1] - 1.0).abs() < 1e-3, "{epsilons:?}");
+    assert!(banded.stddev() > 0.0);
+    // Where there is no ε to calibrate to, nothing is compared.
+    let (got, _) = plan("plan --steps 24 --mu 1e-9 --strategy blt:2");
+    assert_eq!(got["candidates"].as_array().unwrap().len(), 1);
+    assert!(got["candidates"][0]["relative_noise"].is_null() && got["reason"] == "blt:2: as asked for");
+    let (_, text, _) = run(&words("plan --steps 24 --mu 1e-9 --strategy blt:2"));
+    assert!(text.contains("Left out\n  identity: epsilon of blt:2 is 0"), "{text}");
+    let (code, _, stderr) = run(&words("plan --steps 24 --mu 1e-9"));
+    assert!(code == 2 && stderr.contains("expected one with a finite ε above 0 at δ = 1e-6"), "{stderr}");
+}
+
+/// The limit is about what runs: rows that a ring makes ahead count.
+#[test]
+fn memory_is_what_the_engine_holds() {
+    let line = "plan --steps 200 --participation minsep:50,3 --epsilon 2 --delta 1e-6";
+    let (got, plan) = plan(&format!("{line} --max-state-bytes 40"));
+    let key = corrnoise::Key::from_bytes([1; 32], "limit");
+    let shard = corrnoise::Shard::whole(1000).unwrap();
+    let held = corrnoise::Mechanism::cpu(&plan, key, shard).unwrap().state_bytes();
+    assert!(held <= 40_000, "{held} bytes for 1000 parameters: {}", got["reason"]);
+    let chosen = got["candidates"].as_array().unwrap().iter().find(|row| row["recommended"] == true).unwrap();
+    assert_eq!(chosen["engine_bytes_per_param"], held / 1000);
+    let (_, text, _) = run(&words(&format!("{line} --strategy banded:10")));
+    assert!(text.contains("  36 + 28 B  "), "{text}");
+    let (code, _, stderr) = run(&words(&format!("{line} --strategy banded:10 --max-state-bytes 40")));
+    assert!(
+        code == 2 && stderr.contains("state is 36 + 28 bytes per parameter: expected at most 40"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_delta_of_one_over_the_dataset_size_is_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plan.json");
+    let line = format!(
+        "plan --steps 8 --dataset-size 80 --batch-size 10 --epsilon 1 --delta 0.0125 -s identity --out {}",
+        path.display()
+    );
+    let expected = "corrnoise: warning: delta is 1.25e-2 for a dataset of 80: expected well below 1/80,";
+    for line in [line.clone(), format!("{line} --json"), format!("account {}", path.display())] {
+        let (code, stdout, stderr) = run(&words(&line));
+        assert!(code == 0 && stderr.starts_with(expected) && stderr.lines().count() == 1, "{stderr}");
+        if line.ends_with("--json") {
+            let got: Value = serde_json::from_str(&stdout).unwrap();
+            assert_eq!(format!("corrnoise: warning: {}\n", got["warnings"][0].as_str().unwrap()), stderr);
+        }
+    }
+    let (code, _, stderr) = run(&words(&line.replace("0.0125", "0.012")));
+    assert_eq!((code, stderr.as_str()), (0, ""));
 }
 
 #[test]
@@ -257,12 +333,11 @@ fn reseal(path: &Path, from: &str, to: &str) {
 #[test]
 fn a_claim_that_does_not_hold_is_exit_code_1() {
     let (_folder, path) = written("plan --steps 24 --epsilon 2 --delta 1e-7 --strategy banded-opt:4");
-    let stddev = Plan::load(&path).unwrap().stddev();
+    let epsilon = Certificate::of(&Plan::load(&path).unwrap()).unwrap().claim.epsilon;
     let original = std::fs::read_to_string(&path).unwrap();
-    let less = format!("\"stddev\": {}", stddev / 2.0);
     let edits = [
-        (format!("\"stddev\": {stddev}"), less, "epsilon"),
-        ("\"clip_norm\": 1.0".into(), "\"clip_norm\": 0.5".into(), "norm 1"),
+        (format!("\"epsilon\": {epsilon}"), format!("\"epsilon\": {}", epsilon / 2.0), "epsilon"),
+        ("\"delta\": 1e-7".into(), "\"delta\": 1e-9".into(), "epsilon"),
         ("\"participation\": \"single\"".into(), "\"participation\": \"full\"".into(), "claim"),
     ];
     for (from, to, fragment) in edits {
@@ -279,6 +354,34 @@ fn a_claim_that_does_not_hold_is_exit_code_1() {
         assert_eq!(code, 1);
         let line = stdout.lines().next().unwrap();
         assert!(line.starts_with("FAILED") && line.contains("does not hold"), "{line}");
+    }
+}
+
+/// Noise that is not what the certificate is for: refused by whatever loads the plan, under whatever fingerprint.
+#[test]
+fn noise_that_is_not_the_certificate_s_does_not_load() {
+    let (_folder, path) = written("plan --steps 24 --epsilon 2 --delta 1e-7 --strategy banded-opt:4");
+    let stddev = Plan::load(&path).unwrap().stddev();
+    let original = std::fs::read_to_string(&path).unwrap();
+    let edits = [
+        (
+            format!("\"stddev\": {stddev}"),
+            "\"stddev\": 0.0".into(),
+            "stddev is 0: expected finite and above 0",
+        ),
+        (format!("\"stddev\": {stddev}"), format!("\"stddev\": {}", stddev / 2.0), "its stddev is"),
+        ("\"clip_norm\": 1.0".into(), "\"clip_norm\": 0.5".into(), "its certificate is for"),
+        ("\"noise_multiplier\"".into(), "\"noise\"".into(), "claim.noise_multiplier is missing"),
+    ];
+    let text = path.to_str().unwrap();
+    for (from, to, fragment) in edits {
+        assert!(original.contains(&from), "{from}");
+        std::fs::write(&path, original.replacen(&from, &to, 1)).unwrap();
+        for line in [vec!["account", text], vec!["verify", "--quick", text], vec!["inspect", text]] {
+            let (code, stdout, stderr) = run(&line);
+            assert_eq!((code, stdout.as_str(), stderr.lines().count()), (2, "", 1), "{to}: {stderr}");
+            assert!(stderr.contains("refused") && stderr.contains(fragment), "{to}: {stderr}");
+        }
     }
 }
 

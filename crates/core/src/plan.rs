@@ -1,6 +1,9 @@
 //! The plan: all that the online half needs to know, in a file that checks itself.
 //!
-//! A plan holds no secret. Its fingerprint covers every number that shapes the noise; keys and checkpoints are bound to it.
+//! A plan holds no secret. Its fingerprint covers every number that shapes the noise; keys and checkpoints are bound to it. It finds
+//! damage and names the plan, but is no signature: anyone can compute it. That a claim holds is for the offline half to say.
+
+mod stated;
 
 use crate::chacha::Rounds;
 use crate::error::{Error, Result};
@@ -54,7 +57,8 @@ struct Body {
     certificate: Option<Certificate>,
 }
 
-/// What the offline half says of a plan, and why: JSON that this crate keeps and binds to the noise, but does not read.
+/// What the offline half says of a plan, and why: JSON that this crate keeps and binds to the noise. It reads only for how much noise
+/// the claim was made, and refuses a plan that has another amount.
 pub type Certificate = serde_json::Map<String, serde_json::Value>;
 
 #[derive(Serialize, Deserialize)]
@@ -91,12 +95,13 @@ impl Plan {
         Body { sampling: Some(sampling), ..self.body }.seal()
     }
 
-    /// The same plan with a certificate: numbers in it must be finite.
+    /// The same plan with a certificate: numbers in it must be finite, and its `claim.noise_multiplier`, `clip_norm` and
+    /// `claim.sensitivity` multiply to this plan's standard deviation.
     pub fn with_certificate(self, certificate: Certificate) -> Result<Plan> {
         Body { certificate: Some(certificate), ..self.body }.seal()
     }
 
-    /// Reads a plan and checks that its fingerprint is that of its content.
+    /// Reads a plan and checks that its fingerprint is that of its content, and its noise that of its certificate.
     pub fn load(path: impl AsRef<Path>) -> Result<Plan> {
         let path = path.as_ref();
         let text = std::fs::read_to_string(path).map_err(Error::io("read plan", path))?;
@@ -195,8 +200,11 @@ impl Body {
         if self.num_steps == 0 || self.num_steps > Row::INDEX_LIMIT {
             return Err(Error::parameter("num_steps", self.num_steps, "1 to 2^40 = 1099511627776"));
         }
-        if !self.stddev.is_finite() || self.stddev < 0.0 {
-            return Err(Error::parameter("stddev", self.stddev, "finite and at least 0"));
+        if !self.stddev.is_finite() || self.stddev <= 0.0 {
+            return Err(Error::parameter("stddev", self.stddev, "finite and above 0"));
+        }
+        if let Some(certificate) = &self.certificate {
+            stated::check(self.stddev, certificate)?;
         }
         self.form.check_steps(self.num_steps)?;
         self.sampling.map_or(Ok(()), |sampling| sampling.check())?;
@@ -222,7 +230,7 @@ impl Plan {
         let distinct = self.body.form.num_output_scales().min(self.num_steps());
         for step in 0..distinct {
             let scale = self.scale(step);
-            if !scale.is_finite() || (scale.abs() < f32::MIN_POSITIVE && self.stddev() != 0.0) {
+            if !scale.is_finite() || scale.abs() < f32::MIN_POSITIVE {
                 return Err(Error::parameter(
                     format!("stddev times output scale {step}"),
                     self.stddev() * self.body.form.output_scale(step),
@@ -283,7 +291,7 @@ mod tests {
     fn sampling_and_certificate_are_kept_and_named() {
         let sampling = Sampling::BlockPoisson { dataset_size: 1000, num_blocks: 7, sampling_prob: 0.1 };
         let certificate =
-            serde_json::from_str(r#"{"clip_norm": 0.1, "claim": {"epsilon": 1e-300}}"#).unwrap();
+            serde_json::from_str(r#"{"clip_norm": 0.1, "claim": {"epsilon": 1e-300, "noise_multiplier": 0.5, "gdp_mu": 2, "sensitivity": 2}}"#).unwrap();
         let full = plan().with_sampling(sampling).unwrap().with_certificate(certificate).unwrap();
         assert_eq!(Plan::from_json(&full.to_json()).unwrap(), full);
         assert_ne!(full.fingerprint(), plan().fingerprint());
@@ -323,7 +331,7 @@ mod tests {
         assert!(make(1, f64::NAN).contains("stddev is NaN"));
         assert!(make(1, 1e300).contains("range of normal f32"));
         assert!(make(1, 1e-300).contains("range of normal f32"));
-        assert!(Plan::new(1, Form::independent(), 0.0).is_ok(), "no noise is a value");
+        assert!(make(1, 0.0).contains("stddev is 0: expected finite and above 0"), "no noise is no plan");
         let scaled = Form::independent().with_output_scale(vec![1.0, 2.0, 3.0]).unwrap();
         let error = Plan::new(4, scaled, 1.0).unwrap_err().to_string();
         assert!(error.contains("output scale has length 3: expected the plan's 4 steps"), "{error}");

@@ -48,6 +48,17 @@ pub enum Sampling {
 }
 
 impl Sampling {
+    /// Units in the dataset that batches are drawn from; none where participants come by themselves.
+    pub fn dataset_size(&self) -> Option<u64> {
+        match *self {
+            Sampling::Poisson { dataset_size, .. }
+            | Sampling::BlockPoisson { dataset_size, .. }
+            | Sampling::Cyclic { dataset_size, .. }
+            | Sampling::BallsInBins { dataset_size, .. } => Some(dataset_size),
+            Sampling::MinSep { .. } => None,
+        }
+    }
+
     /// Refuses what is no scheme.
     pub fn check(&self) -> Result<()> {
         match *self {

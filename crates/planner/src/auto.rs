@@ -1,15 +1,19 @@
-//! Which mechanism? Every class is optimised, calibrated and certified for the numbers a trainer knows, and compared by what matters:
-//! noise in what is released, memory, and cost per step.
+//! Which mechanism? Every class is optimised, calibrated to one (ε, δ) and certified for the numbers a trainer knows, and compared by what
+//! matters: noise in what is released, memory, and cost per step.
 //!
 //! The classes and schedules follow the recommendations of Pillutla et al. (2025): centralised training samples with block-cyclic
 //! Poisson sampling or cycles through a shuffled dataset, federated training admits clients a minimum number of steps apart, a stream sees
 //! everyone once.
 
+mod compare;
+
+pub(crate) use compare::independent;
+
 use crate::account::Budget;
 use crate::calibrate::{Goal, block_poisson, calibrate, calibrate_bands, check_batches};
 use crate::certificate::Certificate;
 use crate::claim::{PrivacyUnit, Terms};
-use crate::cost::Cost;
+use crate::cost::{Cost, ring_bands_within};
 use crate::error::{Error, Result, check_steps};
 use crate::factorization::Factorization;
 use crate::optimize::{self, Observer, Problem, Target, toeplitz};
@@ -18,6 +22,7 @@ use crate::schedule::Schedule;
 use crate::sensitivity::Adjacency;
 use crate::strategy::Strategy;
 use crate::tree::Estimator;
+use crate::warning::large_delta;
 use crate::workload::Workload;
 use corrnoise_core::{Plan, Sampling};
 
@@ -51,7 +56,7 @@ pub struct Question {
     pub num_steps: usize,
     /// Who can take part when.
     pub setting: Setting,
-    /// How much privacy.
+    /// How much privacy. Mechanisms are compared at the (ε, δ) that it has.
     pub goal: Goal,
     /// What is released.
     pub workload: Workload,
@@ -63,7 +68,7 @@ pub struct Question {
     pub privacy_unit: PrivacyUnit,
     /// Largest norm of one unit's contribution.
     pub clip_norm: f64,
-    /// Memory allowed per parameter, beyond gradient and model.
+    /// Memory allowed per parameter, beyond gradient and model: of what the engine holds.
     pub max_state_bytes: Option<u64>,
 }
 
@@ -78,8 +83,10 @@ pub struct Candidate {
     pub certificate: Certificate,
     /// Standard deviation of the noise in the released value that counts, per coordinate of the summed gradient.
     pub error: f64,
-    /// Memory per parameter.
+    /// State per parameter: what a checkpoint stores.
     pub state_bytes: u64,
+    /// What the engine holds per parameter: the state, and for some rings rows made ahead.
+    pub engine_bytes: u64,
     /// Work per step.
     pub cost: Cost,
 }
@@ -95,12 +102,12 @@ pub struct Recommendation {
     pub best: usize,
     /// Why, in a sentence.
     pub reason: String,
+    /// What is allowed and yet hardly meant, for people to read.
+    pub warnings: Vec<String>,
 }
 
-/// Making this many rows per step costs about what moving 640 bytes does: more is no sensible default, however little noise it has.
-const MAX_ROWS: f64 = 32.0;
-/// A mechanism with less memory is preferred to one whose error is smaller by less than this.
-const NEAR: f64 = 1.02;
+/// Most bands of a ring where no limit on memory is given.
+const USUAL_BANDS: usize = 64;
 /// Most steps for which a dense strategy is tried: beyond, optimising and certifying take more than seconds.
 const DENSE_STEPS: usize = 512;
 /// Most steps for which banded strategies and banded inverses are tried.
@@ -129,8 +136,9 @@ impl Setting {
 /// A class by name, and its strategy under a schedule, or why there is none.
 type Attempt = (String, Result<(Factorization, Schedule)>);
 
-/// Compares every class of mechanism and recommends one.
+/// Compares every class of mechanism and recommends one. All are calibrated to one (ε, δ): that of the question's goal.
 pub fn recommend(question: &Question, observer: Observer<'_>) -> Result<Recommendation> {
+    let question = &Question { goal: Goal::Budget(compare::budget(&question.goal)?), ..question.clone() };
     let cycle = question.setting.cycle(question.num_steps)?;
     // Independent noise always works: if it does not, the question is at fault.
     let plain = Factorization::new(Strategy::Identity, question.num_steps)?;
@@ -143,8 +151,12 @@ pub fn recommend(question: &Question, observer: Observer<'_>) -> Result<Recommen
         }
     }
     candidates.sort_by(|a, b| a.error.total_cmp(&b.error));
-    let (best, reason) = choose(&candidates, question)?;
-    Ok(Recommendation { candidates, skipped, best, reason })
+    let (best, reason) = compare::choose(&candidates, question)?;
+    let warnings = match question.setting {
+        Setting::Centralized { dataset_size, .. } => large_delta(question.goal.delta(), dataset_size),
+        _ => None,
+    };
+    Ok(Recommendation { candidates, skipped, best, reason, warnings: warnings.into_iter().collect() })
 }
 
 /// One mechanism for a question: the strategy, calibrated and certified under a schedule, with its error and cost. The question's setting
@@ -155,13 +167,7 @@ pub fn candidate(
     strategy: &Factorization,
     schedule: Schedule,
 ) -> Result<Candidate> {
-    let terms = Terms {
-        schedule,
-        adjacency: question.adjacency,
-        privacy_unit: question.privacy_unit,
-        clip_norm: question.clip_norm,
-    };
-    let plan = calibrate(strategy, &terms, &question.workload, &question.goal)?;
+    let plan = calibrate(strategy, &terms(question, schedule), &question.workload, &question.goal)?;
     let certificate = Certificate::of(&plan)?;
     let utility = certificate.utility.ok_or_else(|| Error::TooLarge {
         what: format!("the error of {}", certificate.strategy),
@@ -173,9 +179,20 @@ pub fn candidate(
         Target::Max => utility.max_error,
         Target::Rms => utility.rms_error,
     };
-    let state_bytes = plan.form().state_bytes_per_param();
+    let (state_bytes, engine_bytes) =
+        (plan.form().state_bytes_per_param(), plan.form().engine_bytes_per_param());
     let cost = Cost::of(plan.form(), plan.num_steps());
-    Ok(Candidate { name: name.into(), plan, certificate, error, state_bytes, cost })
+    Ok(Candidate { name: name.into(), plan, certificate, error, state_bytes, engine_bytes, cost })
+}
+
+/// What a claim for a question is made for.
+pub(crate) fn terms(question: &Question, schedule: Schedule) -> Terms {
+    Terms {
+        schedule,
+        adjacency: question.adjacency,
+        privacy_unit: question.privacy_unit,
+        clip_norm: question.clip_norm,
+    }
 }
 
 fn attempts(question: &Question, cycle: &Schedule, observer: Observer<'_>) -> Result<Vec<Attempt>> {
@@ -202,8 +219,7 @@ fn attempts(question: &Question, cycle: &Schedule, observer: Observer<'_>) -> Re
             Participation::MinSep { min_sep, .. } => min_sep,
             _ => n,
         };
-        let memory = question.max_state_bytes.map_or(64, |bytes| bytes as usize / 4 + 1);
-        let most = separation.min(memory).min(n).clamp(1, 1024);
+        let most = separation.min(most_bands(question)).min(n).max(1);
         let banded = toeplitz::best_bands(&problem, most, observer);
         let name = banded.as_ref().map_or("banded-opt".into(), |(bands, _)| format!("banded-opt:{bands}"));
         attempts.push((name, under(banded.map(|(_, best)| best.factorization))));
@@ -241,6 +257,7 @@ fn sampled(question: &Question, problem: &Problem) -> Vec<Attempt> {
     let one_block = Schedule::Sampling(block_poisson(dataset_size, batch_size, 1));
     let plain = Factorization::new(Strategy::Identity, question.num_steps);
     let mut attempts = vec![("identity, Poisson".into(), plain.map(|strategy| (strategy, one_block)))];
+    // Always so: `recommend` has made a budget of the goal.
     if question.num_steps <= BANDED_STEPS
         && let Goal::Budget(budget) = question.goal
     {
@@ -261,7 +278,7 @@ fn tuned_bands(
     batch_size: u64,
     budget: Budget,
 ) -> Result<(Factorization, Schedule)> {
-    let most = question.max_state_bytes.map_or(64, |bytes| bytes as usize / 4 + 1);
+    let most = most_bands(question);
     let (strategy, sampling) = calibrate_bands(problem, dataset_size, batch_size, budget, most)?;
     if strategy.num_bands() == 1 {
         return Err(Error::parameter("best number of bands", 1, "more than the independent noise above"));
@@ -269,42 +286,9 @@ fn tuned_bands(
     Ok((strategy, Schedule::Sampling(sampling)))
 }
 
-/// The least error that memory and a sensible number of rows allow; a smaller state wins among near equals.
-fn choose(candidates: &[Candidate], question: &Question) -> Result<(usize, String)> {
-    let fits = |candidate: &Candidate| {
-        question.max_state_bytes.is_none_or(|most| candidate.state_bytes <= most)
-            && candidate.cost.rows <= MAX_ROWS
-    };
-    // Independent noise needs no state, so something always fits.
-    let fitting: Vec<usize> = (0..candidates.len()).filter(|i| fits(&candidates[*i])).collect();
-    let least = fitting.first().map_or(f64::INFINITY, |i| candidates[*i].error);
-    let near = fitting.iter().filter(|i| candidates[**i].error <= NEAR * least);
-    let best = *near
-        .min_by_key(|i| (candidates[**i].state_bytes, **i))
-        .ok_or_else(|| Error::parameter("number of mechanisms that fit", 0, "at least 1"))?;
-    let chosen = &candidates[best];
-    let independent = candidates.iter().filter(|c| c.name.starts_with("identity")).map(|c| c.error);
-    let gain = independent.fold(f64::INFINITY, f64::min) / chosen.error;
-    let compared = if chosen.name.starts_with("identity") {
-        "no correlation pays here".into()
-    } else {
-        format!("{gain:.2} times less noise than the best independent noise")
-    };
-    let memory = match chosen.state_bytes {
-        0 => "no state".into(),
-        bytes => format!("{bytes} bytes of state per parameter"),
-    };
-    let less = match candidates.first() {
-        Some(first) if first.error < 0.999 * chosen.error => format!(
-            "; {} would have {:.1}% less noise, for {} bytes of state and {:.0} rows per step",
-            first.name,
-            100.0 * (1.0 - first.error / chosen.error),
-            first.state_bytes,
-            first.cost.rows
-        ),
-        _ => String::new(),
-    };
-    Ok((best, format!("{}: {compared}, with {memory}{less}", chosen.name)))
+/// As many bands as memory allows.
+fn most_bands(question: &Question) -> usize {
+    question.max_state_bytes.map_or(USUAL_BANDS, ring_bands_within)
 }
 
 #[cfg(test)]
@@ -345,7 +329,11 @@ mod tests {
                 );
             }
             let best = &answer.candidates[answer.best];
-            assert!(best.cost.rows <= MAX_ROWS && answer.reason.contains(&best.name), "{}", answer.reason);
+            assert!(
+                best.cost.rows <= compare::MAX_ROWS && answer.reason.contains(&best.name),
+                "{}",
+                answer.reason
+            );
             let identity = answer.candidates.iter().find(|c| c.name == "identity").unwrap();
             assert!(best.error < identity.error);
         }
@@ -361,6 +349,92 @@ mod tests {
         asked.max_state_bytes = Some(0);
         let frugal = recommend(&asked, &mut unobserved()).unwrap();
         assert_eq!(frugal.candidates[frugal.best].state_bytes, 0);
+    }
+
+    /// Whatever the goal, one (ε, δ) for all, amplified or not; else their noise could not be compared.
+    #[test]
+    fn every_row_has_one_epsilon_whatever_the_goal() {
+        let delta = 1e-6;
+        let expected = crate::account::epsilon_of_delta(1.25, delta).unwrap();
+        let whole_run = Goal::NoiseMultiplier { noise_multiplier: 0.8, delta };
+        for goal in [Goal::GdpMu { gdp_mu: 1.25, delta }, whole_run] {
+            let central = Setting::Centralized { dataset_size: 2000, batch_size: 50 };
+            let asked = Question { goal, ..question(central, 120, 1.0) };
+            let answer = recommend(&asked, &mut unobserved()).unwrap();
+            let names = answer.candidates.iter().map(|c| c.name.as_str()).collect::<Vec<_>>();
+            assert!(names.iter().any(|name| name.ends_with("block-cyclic Poisson")), "{names:?}");
+            for candidate in &answer.candidates {
+                let claim = &candidate.certificate.claim;
+                assert!(claim.delta == delta && claim.epsilon <= expected * (1.0 + 1e-9), "{claim:?}");
+                assert!(claim.epsilon > 0.999 * expected, "{}: {claim:?}", candidate.name);
+                assert!(answer.relative_noise(candidate).is_some_and(f64::is_finite));
+            }
+            assert!(answer.reason.contains("times less noise than the best independent noise"));
+            let least = answer.independent().unwrap();
+            assert_eq!(answer.relative_noise(least), Some(1.0));
+        }
+    }
+
+    #[test]
+    fn claims_of_different_privacy_have_no_ratio() {
+        let row = |gdp_mu: f64, delta: f64| {
+            let asked =
+                Question { goal: Goal::GdpMu { gdp_mu, delta }, ..question(Setting::Streaming, 10, 1.0) };
+            let plain = Factorization::new(Strategy::Identity, 10).unwrap();
+            let schedule = asked.setting.cycle(10).unwrap();
+            candidate(&asked, "identity", &plain, schedule).unwrap()
+        };
+        let one = row(1.0, 1e-6);
+        assert!(one.noise_relative_to(&row(1.0, 1e-6)).is_some());
+        assert!(one.noise_relative_to(&row(1.01, 1e-6)).is_none());
+        assert!(one.noise_relative_to(&row(1.0, 1e-7)).is_none());
+    }
+
+    #[test]
+    fn a_goal_without_an_epsilon_to_compare_at_is_refused() {
+        let asked = |gdp_mu: f64| {
+            let goal = Goal::GdpMu { gdp_mu, delta: 1e-6 };
+            recommend(&Question { goal, ..question(Setting::Streaming, 10, 1.0) }, &mut unobserved())
+        };
+        let message = asked(1e-12).unwrap_err().to_string();
+        assert!(
+            message.contains("mu is 0.000000000001: expected one with a finite ε above 0 at δ = 1e-6"),
+            "{message}"
+        );
+        assert!(asked(0.1).is_ok());
+    }
+
+    /// A limit is about what runs.
+    #[test]
+    fn the_engine_holds_no_more_than_the_limit() {
+        let federated = Setting::Federated { min_sep: 40, max_participations: 3 };
+        let mut asked = question(federated, 120, 2.0);
+        for most in [0, 4, 30, 40, 59, 64, 120] {
+            asked.max_state_bytes = Some(most);
+            let answer = recommend(&asked, &mut unobserved()).unwrap();
+            let best = &answer.candidates[answer.best];
+            let shard = corrnoise_core::Shard::whole(1000).unwrap();
+            let key = corrnoise_core::Key::from_bytes([1; 32], "limit");
+            let held = corrnoise_core::Mechanism::cpu(&best.plan, key, shard).unwrap().state_bytes();
+            assert!(
+                held == 1000 * best.engine_bytes && held <= 1000 * most,
+                "{}: {held} of {most}",
+                best.name
+            );
+        }
+    }
+
+    #[test]
+    fn a_large_delta_is_a_warning() {
+        let central = Setting::Centralized { dataset_size: 1_000_000, batch_size: 100_000 };
+        let answer = recommend(&question(central, 10, 1.0), &mut unobserved()).unwrap();
+        assert!(
+            answer.warnings[0].contains("delta is 1e-6 for a dataset of 1000000"),
+            "{:?}",
+            answer.warnings
+        );
+        let central = Setting::Centralized { dataset_size: 999_000, batch_size: 99_900 };
+        assert!(recommend(&question(central, 10, 1.0), &mut unobserved()).unwrap().warnings.is_empty());
     }
 
     #[test]

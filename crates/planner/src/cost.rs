@@ -1,5 +1,6 @@
 //! What a step of a form costs: bytes moved and normals made, per parameter.
 
+use crate::form::MAX_RING_BANDS;
 use corrnoise_core::Form;
 use corrnoise_core::form::Kernel;
 
@@ -41,9 +42,27 @@ impl Cost {
     }
 }
 
+/// Most bands of a ring whose engine holds no more than so many bytes per parameter; one band needs none.
+pub(crate) fn ring_bands_within(bytes: u64) -> usize {
+    let fits = |bands: &usize| {
+        Form::banded_toeplitz(&vec![1.0; *bands]).is_ok_and(|form| form.engine_bytes_per_param() <= bytes)
+    };
+    (1..=MAX_RING_BANDS).rev().find(fits).unwrap_or(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bands_are_as_many_as_the_engine_has_memory_for() {
+        // Up to 8 bands a ring keeps 4 bytes for each but one, from 9 on 28 more.
+        let cases =
+            [(0, 1), (3, 1), (4, 2), (28, 8), (36, 8), (40, 8), (59, 8), (60, 9), (64, 10), (u64::MAX, 1024)];
+        for (bytes, bands) in cases {
+            assert_eq!(ring_bands_within(bytes), bands, "{bytes} bytes");
+        }
+    }
 
     #[test]
     fn costs_are_counted() {

@@ -39,6 +39,9 @@ pub enum Error {
     /// A plan without a claim, or with one that cannot be read.
     #[error("the plan's certificate: {0}")]
     Certificate(String),
+    /// What [`crate::verify`] said of a plan when it was first asked for.
+    #[error("{0}")]
+    Refuted(String),
     /// A name that stands for nothing, or options that do not fit together; the text says what was expected.
     #[error("{0}")]
     Input(String),

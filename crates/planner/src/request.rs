@@ -100,9 +100,9 @@ pub struct Request {
     pub epsilon: Option<f64>,
     /// δ; 1e-6 beside `mu` and `noise_multiplier`.
     pub delta: Option<f64>,
-    /// The budget as μ of Gaussian differential privacy.
+    /// The budget as μ of Gaussian differential privacy; where mechanisms are compared, the ε that it has at `delta`.
     pub mu: Option<f64>,
-    /// The budget as noise: 1/μ, or for one mechanism under Poisson sampling that of one round.
+    /// The budget as noise: 1/μ, with the same meaning; for one mechanism under Poisson sampling that of one round.
     pub noise_multiplier: Option<f64>,
     /// Largest norm of what one unit contributes to a step.
     pub clip_norm: f64,
@@ -114,7 +114,7 @@ pub struct Request {
     pub workload: Workload,
     /// Which error counts.
     pub target: Target,
-    /// Memory for noise per parameter, at most.
+    /// Memory for noise per parameter, at most: of what the engine holds.
     pub max_state_bytes: Option<u64>,
     /// Which mechanism.
     pub mechanism: StrategyChoice,
@@ -268,7 +268,7 @@ impl Request {
             (None, None, Some(sigma)) => {
                 let noise_multiplier = positive("noise multiplier", sigma)?;
                 Ok(match self.mechanism {
-                    // Mechanisms are compared at equal privacy: σ of the whole run, under every schedule.
+                    // σ of the whole run, without a schedule: `recommend` compares at the (ε, δ) that it has.
                     StrategyChoice::Auto => Goal::GdpMu { gdp_mu: 1.0 / noise_multiplier, delta },
                     StrategyChoice::One(_) => Goal::NoiseMultiplier { noise_multiplier, delta },
                 })
@@ -369,6 +369,15 @@ mod tests {
                 },
                 "state is 8 bytes per parameter: expected at most 4, as max_state_bytes says",
             ),
+            (
+                Request {
+                    num_steps: Some(20),
+                    mechanism: StrategyChoice::One(StrategySpec::Banded(10)),
+                    max_state_bytes: Some(40),
+                    ..base()
+                },
+                "state is 36 + 28 bytes per parameter: expected at most 40, as max_state_bytes says",
+            ),
         ];
         for (request, expected) in cases {
             let text = refusal(request.clone());
@@ -392,6 +401,67 @@ mod tests {
         );
         let clients = Request { min_sep: Some(3), max_participations: Some(2), ..base() };
         assert_eq!(setting(clients), Setting::Federated { min_sep: 3, max_participations: 2 });
+    }
+
+    fn answer(request: &Request) -> crate::auto::Recommendation {
+        request.answer(&request.question().unwrap(), &mut unobserved()).unwrap()
+    }
+
+    /// One mechanism and independent noise: at one ε under every goal and schedule.
+    #[test]
+    fn one_mechanism_is_compared_at_its_own_privacy() {
+        let mechanism = StrategyChoice::One(StrategySpec::BandedOpt(3));
+        let data = Request {
+            num_steps: Some(24),
+            dataset_size: Some(400),
+            batch_size: Some(10),
+            mechanism,
+            ..base()
+        };
+        let noise = Request { mu: None, noise_multiplier: Some(1.25), ..data.clone() };
+        let budget = Request { mu: None, epsilon: Some(1.0), delta: Some(1e-6), ..data.clone() };
+        for request in [data, noise, budget] {
+            for sampling in [None, Some(SamplingSpec::BlockPoisson(4)), Some(SamplingSpec::BallsInBins)] {
+                let answer = answer(&Request { sampling, ..request.clone() });
+                let [a, b] = &answer.candidates[..] else { panic!("{:?}", answer.skipped) };
+                let [a, b] = [a, b].map(|candidate| &candidate.certificate.claim);
+                assert!(a.delta == b.delta && (a.epsilon / b.epsilon - 1.0).abs() < 1e-3, "{a:?} {b:?}");
+                assert!(answer.reason.contains("independent noise"), "{}", answer.reason);
+                let best = &answer.candidates[answer.best];
+                assert!(best.name == "banded-opt:3" && answer.relative_noise(best).is_some());
+            }
+        }
+    }
+
+    /// The goal is met as asked, and nothing is said of what has no number.
+    #[test]
+    fn without_an_epsilon_there_is_no_comparison() {
+        let mechanism = StrategyChoice::One(StrategySpec::Banded(3));
+        let answer = answer(&Request { mu: Some(1e-9), mechanism, ..base() });
+        assert_eq!((answer.candidates.len(), answer.reason.as_str()), (1, "banded:3: as asked for"));
+        let claim = &answer.candidates[0].certificate.claim;
+        assert!(claim.epsilon == 0.0 && (claim.gdp_mu / 1e-9 - 1.0).abs() < 1e-6, "{claim:?}");
+        assert!(answer.skipped[0].1.contains("epsilon of banded:3 is 0: expected above 0 at δ = 1e-6"));
+        assert_eq!(answer.relative_noise(&answer.candidates[0]), None);
+    }
+
+    #[test]
+    fn a_large_delta_is_a_warning_whoever_draws_the_batches() {
+        let data = || Request { dataset_size: Some(80), batch_size: Some(10), delta: Some(0.0125), ..base() };
+        let full = Some(Participation::Full);
+        for request in [
+            data(),
+            Request { sampling: Some(SamplingSpec::None), ..data() },
+            Request { participation: full, ..data() },
+        ] {
+            let warnings = answer(&request).warnings;
+            assert!(
+                warnings.len() == 1 && warnings[0].contains("1.25e-2 for a dataset of 80"),
+                "{warnings:?}"
+            );
+        }
+        assert!(answer(&Request { delta: Some(0.0124), ..data() }).warnings.is_empty());
+        assert!(answer(&Request { delta: Some(0.5), ..base() }).warnings.is_empty(), "of no known size");
     }
 
     #[test]

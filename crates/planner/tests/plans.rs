@@ -217,8 +217,16 @@ fn a_plan_without_claim_says_so() {
     let plan = calibrate(&banded, &terms(cyclic()), &Workload::Prefix, &budget(2.0)).unwrap();
     let louder = Plan::new(STEPS as u64, plan.form().clone(), 0.5 * plan.stddev()).unwrap();
     let louder = louder.with_sampling(plan.sampling().unwrap()).unwrap();
-    let edited = louder.with_certificate(plan.certificate().unwrap().clone()).unwrap();
-    let message = verify(&edited).unwrap_err().to_string();
+    let certificate = plan.certificate().unwrap();
+    let message = louder.clone().with_certificate(certificate.clone()).unwrap_err().to_string();
+    assert!(message.contains("its stddev is") && message.contains("its certificate is for"), "{message}");
+    // With numbers that fit each other loading has nothing to say; the claim is still another.
+    let mut fitting = certificate.clone();
+    let claim = &mut fitting["claim"];
+    for (key, factor) in [("noise_multiplier", 0.5), ("gdp_mu", 2.0)] {
+        claim[key] = (factor * claim[key].as_f64().unwrap()).into();
+    }
+    let message = verify(&louder.with_certificate(fitting).unwrap()).unwrap_err().to_string();
     assert!(message.contains("the plan's claim does not hold: it states claim.epsilon"), "{message}");
     let bf16 = plan.form().clone().with_history(corrnoise_core::form::History::Bf16).unwrap();
     let plan = Plan::new(STEPS as u64, bf16, 1.0).unwrap();

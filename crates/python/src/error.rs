@@ -42,11 +42,16 @@ pub(crate) fn raise(error: Error) -> PyErr {
 pub(crate) fn raise_planner(error: planner::Error) -> PyErr {
     match error {
         planner::Error::Engine(error) => raise(error),
-        planner::Error::Disagreement { .. } | planner::Error::Certificate(_) => {
-            classes::PlanError::new_err(error.to_string())
+        planner::Error::Disagreement { .. } | planner::Error::Certificate(_) | planner::Error::Refuted(_) => {
+            refuted(error)
         }
         _ => invalid(error.to_string()),
     }
+}
+
+/// The exception for a plan whose claim does not hold or cannot be computed, whatever the reason.
+pub(crate) fn refuted(error: planner::Error) -> PyErr {
+    classes::PlanError::new_err(error.to_string())
 }
 
 /// An argument that is refused.

@@ -1,22 +1,28 @@
 //! `corrnoise.Plan`.
 
-use crate::error::{raise, raise_planner};
-use corrnoise::planner::{self, Certificate, Claim};
+use crate::error::{raise, refuted};
+use corrnoise::planner::{self, Certificate};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// How many steps, which noise, how much of it: a JSON file that checks itself and holds no secret.
+///
+/// Loading finds damage, and noise that is not what the claim was made for. Its fingerprint is no signature, though: so epsilon,
+/// delta, certificate and repr() compute the claim again, at the first use of any of them for a plan (milliseconds to seconds, without
+/// the interpreter's lock), and epsilon, delta and certificate raise PlanError if it does not hold.
 #[pyclass(module = "corrnoise", frozen, eq)]
 #[derive(PartialEq)]
 pub(crate) struct Plan(pub(crate) corrnoise::Plan);
 
 impl Plan {
-    fn claim(&self) -> PyResult<Option<Claim>> {
-        if self.0.certificate().is_none() {
-            return Ok(None);
+    /// The claim, computed again at the first use and remembered; none if the plan makes none.
+    fn verified(&self, py: Python<'_>) -> planner::Result<Option<Arc<Certificate>>> {
+        match self.0.certificate() {
+            Some(_) => py.detach(|| planner::verified(&self.0)).map(Some),
+            None => Ok(None),
         }
-        Ok(Some(Certificate::of(&self.0).map_err(raise_planner)?.claim))
     }
 
     /// A part of the plan's file, as Python reads JSON.
@@ -28,7 +34,7 @@ impl Plan {
 
 #[pymethods]
 impl Plan {
-    /// Reads a plan from its file and checks that nobody edited it.
+    /// Reads a plan from its file; one that is damaged, or has other noise than its claim was made for, is refused.
     #[staticmethod]
     fn load(path: PathBuf) -> PyResult<Plan> {
         corrnoise::Plan::load(path).map(Plan).map_err(raise)
@@ -68,27 +74,35 @@ impl Plan {
         self.0.fingerprint().to_string()
     }
 
-    /// Bytes of state that the plan's form keeps per parameter.
+    /// Bytes of state per parameter that the noise depends on: what a checkpoint stores.
     #[getter]
     fn state_bytes_per_param(&self) -> u64 {
         self.0.form().state_bytes_per_param()
     }
 
-    /// ε of the plan's claim; None if it makes none.
+    /// Bytes per parameter that the CPU engine holds: the state, and for rings of 9 bands or more rows made ahead.
     #[getter]
-    fn epsilon(&self) -> PyResult<Option<f64>> {
-        Ok(self.claim()?.map(|claim| claim.epsilon))
+    fn engine_bytes_per_param(&self) -> u64 {
+        self.0.form().engine_bytes_per_param()
     }
 
-    /// δ of the plan's claim; None if it makes none.
+    /// ε of the plan's claim, computed again at the first use; None if it makes none, PlanError if it does not hold.
     #[getter]
-    fn delta(&self) -> PyResult<Option<f64>> {
-        Ok(self.claim()?.map(|claim| claim.delta))
+    fn epsilon(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        Ok(self.verified(py).map_err(refuted)?.map(|certificate| certificate.claim.epsilon))
     }
 
-    /// What the plan says of itself: the claim, how it is known, what it assumes. None if it says nothing.
+    /// δ of the plan's claim, computed again at the first use; None if it makes none, PlanError if it does not hold.
+    #[getter]
+    fn delta(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        Ok(self.verified(py).map_err(refuted)?.map(|certificate| certificate.claim.delta))
+    }
+
+    /// What the plan says of itself: the claim, how it is known, what it assumes. Computed again at the first use; None if it says
+    /// nothing, PlanError if it does not hold. to_json() has it unchecked.
     #[getter]
     fn certificate<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.verified(py).map_err(refuted)?;
         self.part(py, "certificate")
     }
 
@@ -98,26 +112,27 @@ impl Plan {
         self.part(py, "sampling")
     }
 
-    /// Computes every statement of the certificate again from the plan's own numbers, and refuses a plan with another one.
+    /// Computes every statement of the certificate again from the plan's own numbers, now, and refuses a plan with another one.
     fn verify(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| planner::verify(&self.0)).map_err(raise_planner).map(|_| ())
+        py.detach(|| planner::verify(&self.0)).map_err(refuted).map(|_| ())
     }
 
     fn __hash__(&self) -> u64 {
         u64::from_le_bytes(std::array::from_fn(|i| self.0.fingerprint().0[i]))
     }
 
-    fn __repr__(&self) -> PyResult<String> {
+    /// Raises nothing: debuggers and tracebacks show plans too.
+    fn __repr__(&self, py: Python<'_>) -> String {
         let (steps, stddev) = (self.num_steps(), self.stddev());
-        let claim = match self.0.certificate() {
-            Some(_) => {
-                let certificate = Certificate::of(&self.0).map_err(raise_planner)?;
-                let (claim, strategy) = (certificate.claim, certificate.strategy);
+        let claim = match self.verified(py) {
+            Ok(Some(certificate)) => {
+                let (claim, strategy) = (&certificate.claim, &certificate.strategy);
                 format!("epsilon={}, delta={:e}, strategy='{strategy}', ", claim.epsilon, claim.delta)
             }
-            None => String::new(),
+            Ok(None) => String::new(),
+            Err(error) => format!("refused={:?}, ", error.to_string()),
         };
-        Ok(format!("Plan(num_steps={steps}, stddev={stddev}, {claim}fingerprint='{}')", self.fingerprint()))
+        format!("Plan(num_steps={steps}, stddev={stddev}, {claim}fingerprint='{}')", self.fingerprint())
     }
 
     /// For pickling: plans travel between processes.

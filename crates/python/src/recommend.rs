@@ -5,7 +5,9 @@ use crate::plan::Plan;
 use corrnoise::Rounds;
 use corrnoise::planner::optimize::unobserved;
 use corrnoise::planner::{self, Request, Spelling, auto, names};
+use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
+use std::ffi::CString;
 
 /// One mechanism, calibrated and certified.
 #[pyclass(module = "corrnoise", frozen, get_all)]
@@ -16,17 +18,19 @@ pub(crate) struct Candidate {
     plan: Py<Plan>,
     /// Standard deviation of the noise in the released value that counts, per coordinate of the summed gradient.
     error: f64,
-    /// Memory for noise, per parameter.
+    /// State per parameter: what a checkpoint stores.
     state_bytes: u64,
+    /// What the CPU engine holds per parameter: the state, and for rings of 9 bands or more rows made ahead.
+    engine_bytes: u64,
     /// Rows of normals that one step makes, on average.
     rows_per_step: f64,
 }
 
 impl Candidate {
     fn new(py: Python<'_>, candidate: auto::Candidate) -> PyResult<Py<Candidate>> {
-        let auto::Candidate { name, plan, error, state_bytes, cost, .. } = candidate;
+        let auto::Candidate { name, plan, error, state_bytes, engine_bytes, cost, .. } = candidate;
         let plan = Py::new(py, Plan(plan))?;
-        Py::new(py, Candidate { name, plan, error, state_bytes, rows_per_step: cost.rows })
+        Py::new(py, Candidate { name, plan, error, state_bytes, engine_bytes, rows_per_step: cost.rows })
     }
 }
 
@@ -49,6 +53,8 @@ pub(crate) struct Recommendation {
     reason: String,
     /// Name and reason of what does not apply.
     skipped: Vec<(String, String)>,
+    /// What is allowed and yet hardly meant, as warned of.
+    warnings: Vec<String>,
 }
 
 #[pymethods]
@@ -63,14 +69,21 @@ fn named<T>(keyword: &str, text: &str, parse: fn(&str) -> planner::Result<T>) ->
     parse(text).map_err(|error| invalid(format!("{keyword} is {text:?}: {error}")))
 }
 
+/// A UserWarning at the line that called into this module; an error where warnings are errors.
+fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
+    let text = CString::new(text).map_err(|error| invalid(error.to_string()))?;
+    PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)
+}
+
 fn count(keyword: &str, value: Option<i128>) -> PyResult<Option<u64>> {
     value.map(|value| whole(keyword, value, 1)).transpose()
 }
 
-/// Compares every mechanism for a privacy budget, or one with independent noise, as `corrnoise plan` does.
+/// Compares every mechanism for a privacy budget, or one with independent noise, as `corrnoise plan` does: always at one (ε, δ).
 ///
 /// How long: num_steps, or epochs over dataset_size and batch_size. How much: epsilon and delta, or mu, or noise_multiplier
-/// (delta is then 1e-6 by default). Who takes part: dataset_size and batch_size (the sampler draws the batches), min_sep and
+/// (delta is then 1e-6 by default; where mechanisms are compared, all are calibrated to the ε that mu has at delta). A delta of
+/// 1/dataset_size or more is warned of. max_state_bytes limits what the CPU engine holds per parameter. Who takes part: dataset_size and batch_size (the sampler draws the batches), min_sep and
 /// max_participations (a guard admits clients), or participation ("single", "cyclic:B,K", "minsep:B,K", "full": your own
 /// pipeline guarantees it); without any of them everyone takes part at most once.
 ///
@@ -142,5 +155,9 @@ pub(crate) fn recommend(
     let candidates = answer.candidates.into_iter().map(|candidate| Candidate::new(py, candidate));
     let candidates = candidates.collect::<PyResult<Vec<_>>>()?;
     let best = candidates[answer.best].clone_ref(py);
-    Ok(Recommendation { candidates, best, reason: answer.reason, skipped: answer.skipped })
+    for warning in &answer.warnings {
+        warn(py, warning)?;
+    }
+    let auto::Recommendation { reason, skipped, warnings, .. } = answer;
+    Ok(Recommendation { candidates, best, reason, skipped, warnings })
 }

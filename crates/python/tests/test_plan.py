@@ -3,6 +3,7 @@
 import json
 import math
 import pickle
+import warnings
 
 import pytest
 from conftest import ROOT, VECTORS, ticks_during
@@ -58,10 +59,85 @@ def test_plans_without_a_claim_and_with_a_false_one():
     assert "stddev=0.75" in repr(plain) and "epsilon" not in repr(plain)
     with pytest.raises(corrnoise.PlanError, match="makes no privacy claim"):
         plain.verify()
+    # Its noise is what its certificate is for, so it loads; the claim is computed where it is used, and never shown.
     false = corrnoise.Plan.from_json(VECTORS["false_claim"])
-    assert (false.epsilon, false.delta) == (0.5, 1e-6)
-    with pytest.raises(corrnoise.PlanError, match="claim does not hold: it states claim.* but its numbers give"):
-        false.verify()
+    assert (false.num_steps, false.stddev, false.sampling) == (5, 0.75, None)
+    uses = [false.verify] + [lambda name=name: getattr(false, name) for name in ["epsilon", "delta", "certificate"]]
+    for use in uses * 2:
+        with pytest.raises(corrnoise.PlanError, match="claim does not hold: it states claim.* but its numbers give"):
+            use()
+    assert "claim does not hold" in repr(false) and "epsilon=" not in repr(false)
+
+
+def resealed(plan, path, value):
+    """A plan with one number changed, under the fingerprint that the refusal of the change tells."""
+    file = json.loads(plan.to_json())
+    *keys, last = path
+    place = file["plan"]
+    for key in keys:
+        place = place[key]
+    assert place[last] != value
+    place[last] = value
+    with pytest.raises(errors.Error) as caught:
+        corrnoise.Plan.from_json(json.dumps(file))
+    marker = "content has "
+    if marker not in str(caught.value):
+        raise caught.value
+    file["fingerprint"] = str(caught.value).split(marker)[1][:64]
+    return corrnoise.Plan.from_json(json.dumps(file))
+
+
+def test_plans_under_a_new_seal():
+    made = federated()
+    for path, value, part in [
+        (["stddev"], 0.0, "stddev is 0: expected finite and above 0"),
+        (["stddev"], made.stddev / 2, "its stddev is .* but its certificate is for"),
+        (["certificate", "clip_norm"], 0.5, "its stddev is .* but its certificate is for"),
+        (["certificate", "claim", "sensitivity"], "1", 'claim.sensitivity is "1": expected a finite number above 0'),
+        (["certificate", "claim", "gdp_mu"], 1e-3, "gdp_mu is 0.001: expected 1 over the noise multiplier"),
+    ]:
+        with pytest.raises(errors.Error, match=part):
+            resealed(made, path, value)
+    edited = resealed(made, ["certificate", "claim", "epsilon"], 0.1)
+    with pytest.raises(corrnoise.PlanError, match="it states claim.epsilon 0.1, but its numbers give"):
+        edited.epsilon  # noqa: B018
+    assert made.epsilon > 2.9, "of the plan that was not edited"
+
+
+def test_a_claim_is_computed_once_and_without_the_lock():
+    # A PLD of many rounds takes a while.
+    options = {"dataset_size": 100_000, "batch_size": 100, "noise_multiplier": 0.7, "delta": 1e-7, "sampling": "poisson"}
+    made = corrnoise.recommend(20_000, mechanism="identity", **options).best.plan
+    assert ticks_during(lambda: made.epsilon) >= 1
+    copy = corrnoise.Plan.from_json(made.to_json())
+    assert copy.epsilon == made.epsilon == made.certificate["claim"]["epsilon"]
+
+
+def test_a_large_delta_is_warned_of():
+    data = {"dataset_size": 80, "batch_size": 10, "epsilon": 1, "mechanism": "identity"}
+    with pytest.warns(UserWarning, match="delta is 1.25e-2 for a dataset of 80: expected well below 1/80") as caught:
+        answer = corrnoise.recommend(8, delta=0.0125, **data)
+    assert [str(warning.message) for warning in caught] == answer.warnings
+    with pytest.warns(UserWarning, match="dataset of 80"):
+        corrnoise.plan(8, delta=0.5, **data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert corrnoise.recommend(8, delta=0.012, **data).warnings == []
+        with pytest.raises(UserWarning):
+            corrnoise.recommend(8, delta=0.5, **data)
+
+
+def test_one_epsilon_for_all():
+    answer = corrnoise.recommend(24, dataset_size=400, batch_size=10, mu=0.5)
+    found = [candidate.plan.epsilon for candidate in answer.candidates]
+    assert min(found) > 0.999 * max(found)
+
+
+def test_limits_are_on_what_the_engine_holds():
+    answer = corrnoise.recommend(200, participation="minsep:50,3", epsilon=2, delta=1e-6, max_state_bytes=40)
+    assert answer.best.engine_bytes == answer.best.plan.engine_bytes_per_param <= 40
+    noise = corrnoise.Mechanism(answer.best.plan, corrnoise.Key.from_os(), 1000)
+    assert noise.state_bytes == 1000 * answer.best.engine_bytes
 
 
 def test_what_auto_compares():

@@ -34,6 +34,9 @@ pub(crate) fn run(args: &PlanArgs, output: &mut Output<'_>) -> Result<Outcome> {
             out.write_all(text.as_bytes()).map_err(|error| Failure::io("write", path, error))
         })?;
     }
+    for warning in &answer.warnings {
+        output.note(&format!("warning: {warning}"));
+    }
     let report = report::Report::new(&answer, &plan, claim, args.out.as_deref())?;
     output.text(report::text(&report, &question, replaced, output))?;
     output.json(&report)?;

@@ -21,6 +21,7 @@ pub struct Report {
     candidates: Vec<Row>,
     skipped: Vec<Skipped>,
     claim: Claim,
+    warnings: Vec<String>,
     out: Option<String>,
 }
 
@@ -30,9 +31,14 @@ struct Row {
     name: String,
     recommended: bool,
     schedule: String,
-    relative_noise: f64,
+    /// Null where no independent noise of the same privacy was found.
+    relative_noise: Option<f64>,
     error: f64,
     state_bytes_per_param: u64,
+    engine_bytes_per_param: u64,
+    /// The two for people, who need no key for it.
+    #[serde(skip)]
+    memory: String,
     rows_per_step: f64,
     bytes_per_step: f64,
     epsilon: f64,
@@ -51,15 +57,13 @@ struct Skipped {
 
 impl Report {
     pub fn new(answer: &Recommendation, plan: &Plan, claim: Claim, out: Option<&Path>) -> Result<Report> {
-        let independent = answer.candidates.iter().filter(|candidate| candidate.name.starts_with("identity"));
-        let independent = independent.map(|candidate| candidate.error).fold(f64::INFINITY, f64::min);
         let rows = answer.candidates.iter().enumerate();
         Ok(Report {
             plan: serde_json::from_str(&plan.to_json()).map_err(|error| Failure::input(error.to_string()))?,
             recommended: answer.candidates[answer.best].name.clone(),
             reason: answer.reason.clone(),
             candidates: rows
-                .map(|(i, candidate)| Row::new(candidate, i == answer.best, independent))
+                .map(|(i, candidate)| Row::new(candidate, i == answer.best, answer.relative_noise(candidate)))
                 .collect(),
             skipped: answer
                 .skipped
@@ -67,13 +71,14 @@ impl Report {
                 .map(|(name, reason)| Skipped { name: name.clone(), reason: reason.clone() })
                 .collect(),
             claim,
+            warnings: answer.warnings.clone(),
             out: out.map(|path| path.display().to_string()),
         })
     }
 }
 
 impl Row {
-    fn new(candidate: &Candidate, recommended: bool, independent: f64) -> Row {
+    fn new(candidate: &Candidate, recommended: bool, relative_noise: Option<f64>) -> Row {
         let claim = &candidate.certificate.claim;
         let schedule = match candidate.plan.sampling() {
             Some(sampling) => sampling_name(sampling),
@@ -83,9 +88,11 @@ impl Row {
             name: candidate.name.clone(),
             recommended,
             schedule,
-            relative_noise: candidate.error / independent,
+            relative_noise,
             error: candidate.error,
             state_bytes_per_param: candidate.state_bytes,
+            engine_bytes_per_param: candidate.engine_bytes,
+            memory: candidate.memory(),
             rows_per_step: candidate.cost.rows,
             bytes_per_step: candidate.cost.bytes,
             epsilon: claim.epsilon,
@@ -138,9 +145,9 @@ pub fn text(report: &Report, question: &Question, replaced: bool, output: &Outpu
             if row.recommended { "*" } else { " " }.to_owned(),
             row.name.split(", ").next().unwrap_or_default().to_owned(),
             row.schedule.clone(),
-            format!("{:.3}", row.relative_noise),
+            row.relative_noise.map_or("-".into(), |noise| format!("{noise:.3}")),
             short(row.error),
-            format!("{} B", row.state_bytes_per_param),
+            format!("{} B", row.memory),
             format!("{:.1}", row.rows_per_step),
             format!("{:.0} B", row.bytes_per_step),
             short(row.epsilon),
@@ -151,7 +158,7 @@ pub fn text(report: &Report, question: &Question, replaced: bool, output: &Outpu
     let skipped = skipped.collect::<String>();
     let skipped = if skipped.is_empty() { skipped } else { format!("\nLeft out\n{skipped}") };
     format!(
-        "{} steps, {} workload, clip norm {}, {}\n\n{}\nnoise: of the {}, relative to the best independent noise. Per parameter: state kept; per step, rows of normals made and bytes moved.\n{skipped}\n{} {}\n\n{}",
+        "{} steps, {} workload, clip norm {}, {}\n\n{}\nnoise: of the {}, relative to the best independent noise at the same ε and δ. Per parameter: state kept + rows made ahead; per step, rows of normals made and bytes moved.\n{skipped}\n{} {}\n\n{}",
         question.num_steps,
         workload_name(&question.workload),
         question.clip_norm,

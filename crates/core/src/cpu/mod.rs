@@ -152,9 +152,7 @@ impl Cpu {
             threads => threads,
         };
         let is_ring = matches!(plan.form().kernel(), form::Kernel::Ring(_));
-        // A history in bf16 cannot hold outputs of full precision, so nothing is made ahead.
-        let ahead = is_ring && !options.compact && plan.form().history() == form::History::F32;
-        let batch = if ahead { ring::batch(plan.form().num_slots()) } else { 1 };
+        let batch = rows_at_a_time(plan.form(), options);
         let spawn_error = |error| Error::Device(format!("cannot start {threads} threads: {error}"));
         Ok(Cpu {
             ciphers: keys.iter().map(|key| ChaCha::new(key.bytes(), plan.rounds())).collect(),
@@ -249,12 +247,30 @@ fn has_vector_path() -> bool {
     return false;
 }
 
+/// Rows of a ring that a tile makes at a time; 1 where nothing is made ahead.
+fn rows_at_a_time(form: &Form, options: CpuOptions) -> usize {
+    let is_ring = matches!(form.kernel(), form::Kernel::Ring(_));
+    // A history in bf16 cannot hold outputs of full precision, so nothing is made ahead.
+    let ahead = is_ring && !options.compact && form.history() == form::History::F32;
+    if ahead { ring::batch(form.num_slots()) } else { 1 }
+}
+
+/// Rows of state per coordinate: the form's, and those made ahead.
+fn rows_held(form: &Form, batch: usize) -> usize {
+    form.num_slots() + batch - 1
+}
+
+/// Bytes of state per coordinate that a backend with these options holds: [`Cpu::state_bytes`] of one coordinate.
+pub(crate) fn bytes_per_coord(form: &Form, options: CpuOptions) -> u64 {
+    (rows_held(form, rows_at_a_time(form, options)) * form.history().bytes()) as u64
+}
+
 fn new_state(form: &Form, num_coords: u64, batch: usize) -> Result<AnyState> {
     let chunk = match form.kernel() {
         form::Kernel::Ring(_) => ring::chunk(batch),
         _ => PIECE,
     };
-    let slots = form.num_slots() + batch - 1;
+    let slots = rows_held(form, batch);
     Ok(match form.history() {
         form::History::F32 => AnyState::F32(State::new(num_coords, slots, chunk)?),
         form::History::Bf16 => AnyState::Bf16(State::new(num_coords, slots, chunk)?),
@@ -352,4 +368,46 @@ impl Backend for Cpu {
 
 fn check_lengths<G>(shard: &Shard, slices: &[&mut [G]]) -> Result<()> {
     raw::check_lengths(shard, slices.iter().map(|slice| slice.len() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::form::{History, Kernel, Regenerate, Term};
+    use crate::{Key, Mechanism};
+
+    /// What a form says of this engine is what the engine holds, whatever the form, the size and the options.
+    #[test]
+    fn a_form_knows_what_its_engine_holds() {
+        let steps = 12_usize;
+        let ring = |bands: usize| Form::banded_toeplitz(&vec![1.0; bands]).unwrap();
+        let rows = |bands: usize| (0..steps).map(|t| vec![1.0; bands.min(t + 1)]).collect::<Vec<_>>();
+        let mut forms: Vec<Form> = (1..=70).map(ring).collect();
+        forms.extend((1..=70).map(|bands| ring(bands).with_history(History::Bf16).unwrap()));
+        forms.extend([1, 8, 9, 12].map(|bands| Form::banded(&rows(bands)).unwrap()));
+        forms.extend([ring(8).with_restarts(5).unwrap(), ring(9).with_restarts(5).unwrap()]);
+        forms.extend((0..=8).map(|d| Form::blt(&vec![0.1; d], &vec![0.5; d]).unwrap()));
+        forms.extend([1, 9, 20].map(|bands| Form::regenerate(&vec![0.5; bands]).unwrap()));
+        forms.push(Kernel::Regenerate(Regenerate::varying(&rows(12)).unwrap()).into());
+        let node = |t: usize| vec![Term { family: Family::TreeNode, index: t as u64, weight: 1.0 }];
+        forms.push(
+            Kernel::Regenerate(Regenerate::listed(&(0..steps).map(node).collect::<Vec<_>>()).unwrap()).into(),
+        );
+        for form in forms {
+            let plan = Plan::new(steps as u64, form, 1.0).unwrap();
+            for (dim, compact) in
+                [1, 7, 511, 512, 8193, 20_001].into_iter().flat_map(|d| [(d, false), (d, true)])
+            {
+                let options = CpuOptions { threads: 1, compact, ..CpuOptions::default() };
+                let shard = Shard::whole(dim).unwrap();
+                let key = Key::from_bytes([1; 32], "memory");
+                let held = Mechanism::cpu_with(&plan, key, shard, options).unwrap().state_bytes();
+                let said = match compact {
+                    false => plan.form().engine_bytes_per_param(),
+                    true => plan.form().state_bytes_per_param(),
+                };
+                assert_eq!(held, dim * said, "{:?}, {dim} coordinates", plan.form());
+            }
+        }
+    }
 }

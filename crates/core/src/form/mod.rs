@@ -212,9 +212,21 @@ impl Form {
         }
     }
 
-    /// Bytes of state per parameter.
+    /// Bytes of state per parameter that the noise depends on: what a checkpoint stores and the least that an engine keeps.
     pub fn state_bytes_per_param(&self) -> u64 {
         (self.num_slots() * self.history().bytes()) as u64
+    }
+
+    /// Bytes per parameter that the CPU engine holds with its default options: the state, and the rows that a ring of 9 bands or more
+    /// makes ahead. With [`crate::CpuOptions::compact`] it holds no more than the state.
+    ///
+    /// ```
+    /// let ring = corrnoise_core::Form::banded_toeplitz(&[1.0; 10])?;
+    /// assert_eq!((ring.state_bytes_per_param(), ring.engine_bytes_per_param()), (36, 36 + 28));
+    /// # Ok::<(), corrnoise_core::Error>(())
+    /// ```
+    pub fn engine_bytes_per_param(&self) -> u64 {
+        crate::cpu::bytes_per_coord(self, crate::cpu::CpuOptions::default())
     }
 
     /// Refuses per-step tables that do not have exactly `num_steps` rows.

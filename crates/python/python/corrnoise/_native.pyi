@@ -6,7 +6,11 @@ __version__: str
 NOISE_SPEC_VERSION: int
 
 class Plan:
-    """How many steps, which noise, how much of it: a JSON file that checks itself and holds no secret."""
+    """How many steps, which noise, how much of it: a JSON file that checks itself and holds no secret.
+
+    epsilon, delta, certificate and repr() compute the claim again at the first use of any of them for a plan (milliseconds to seconds,
+    without the interpreter's lock); epsilon, delta and certificate raise PlanError if it does not hold. Loading waits for none of it.
+    """
 
     @staticmethod
     def load(path: str | PathLike[str]) -> Plan: ...
@@ -22,6 +26,8 @@ class Plan:
     def fingerprint(self) -> str: ...
     @property
     def state_bytes_per_param(self) -> int: ...
+    @property
+    def engine_bytes_per_param(self) -> int: ...
     @property
     def epsilon(self) -> float | None: ...
     @property
@@ -46,6 +52,8 @@ class Candidate:
     @property
     def state_bytes(self) -> int: ...
     @property
+    def engine_bytes(self) -> int: ...
+    @property
     def rows_per_step(self) -> float: ...
 
 class Recommendation:
@@ -59,6 +67,8 @@ class Recommendation:
     def reason(self) -> str: ...
     @property
     def skipped(self) -> list[tuple[str, str]]: ...
+    @property
+    def warnings(self) -> list[str]: ...
 
 def recommend(
     num_steps: int | None = None,
