@@ -1,8 +1,9 @@
 //! Entries of `CᵀC`, one diagonal at a time: all that sensitivities depend on.
 
 use crate::error::Result;
-use crate::factorization::{Factorization, MATRIX_LIMIT};
+use crate::factorization::{Factorization, LINEAR_LIMIT, MATRIX_LIMIT};
 use crate::strategy::Strategy;
+use crate::tree::Tree;
 
 /// `CᵀC` of a factorisation.
 pub(crate) struct Gram<'a> {
@@ -15,14 +16,23 @@ enum Source {
     Toeplitz(Vec<f64>),
     /// Columns of `C` from the diagonal down to the last entry that is not zero by structure.
     Columns(Vec<Vec<f64>>),
-    Tree,
+    /// How many nodes contain each step.
+    Tree(Vec<usize>),
 }
 
 impl Gram<'_> {
     pub(crate) fn new(factorization: &Factorization) -> Result<Gram<'_>> {
+        factorization.check_size("the Gram matrix", LINEAR_LIMIT, "n")?;
         let source = match (factorization.strategy_coefs()?, factorization.strategy()) {
             (Some(coefs), _) => Source::Toeplitz(coefs),
-            (None, Strategy::Tree(_)) => Source::Tree,
+            (None, Strategy::Tree(_)) => {
+                let mut levels = Vec::with_capacity(factorization.num_steps());
+                for block in factorization.blocks() {
+                    let tree = factorization.tree(&block)?.expect("a tree strategy");
+                    levels.extend((0..block.len()).map(|t| tree.levels_over(t)));
+                }
+                Source::Tree(levels)
+            }
             (None, Strategy::Banded(rows)) => Source::Columns(banded_columns(factorization, rows)),
             (None, _) => {
                 factorization.check_size("the Gram matrix", MATRIX_LIMIT, "n²/2")?;
@@ -42,12 +52,14 @@ impl Gram<'_> {
         match &self.source {
             Source::Toeplitz(coefs) => {
                 let sums = lagged_sums(coefs, lag);
-                for s in 0..n.saturating_sub(lag) {
-                    let block = factorization.block(s);
-                    let within = (block.end).checked_sub(s + lag).filter(|rest| *rest > 0);
-                    let entry = within.map_or(0.0, |rest| sums[rest]);
-                    out.push(entry / (factorization.divisor(s) * factorization.divisor(s + lag)));
+                for block in factorization.blocks() {
+                    // Steps whose partner is in the same block, and those that have none.
+                    let met = block.len().saturating_sub(lag);
+                    out.extend(sums[..met + 1][1..].iter().rev());
+                    out.extend(std::iter::repeat_n(0.0, block.len() - met));
                 }
+                out.truncate(n.saturating_sub(lag));
+                scale(factorization, lag, &mut out);
             }
             Source::Columns(columns) => {
                 for s in 0..n.saturating_sub(lag) {
@@ -55,19 +67,27 @@ impl Gram<'_> {
                     out.push(left.iter().zip(right).map(|(a, b)| a * b).sum());
                 }
             }
-            Source::Tree => {
+            Source::Tree(levels) => {
                 for block in factorization.blocks() {
-                    let tree = factorization.tree(&block)?.expect("a tree strategy");
-                    for s in block.clone().filter(|s| s + lag < n) {
-                        let inside = s + lag < block.end;
-                        let entry =
-                            if inside { tree.gram(s - block.start, s + lag - block.start) } else { 0.0 };
-                        out.push(entry / (factorization.divisor(s) * factorization.divisor(s + lag)));
+                    for s in block.start..(block.end).min(n.saturating_sub(lag)) {
+                        let (own, other) = (s - block.start, s + lag - block.start);
+                        let shared = || Tree::shared_nodes([own, other], [levels[s], levels[s + lag]]);
+                        out.push(if s + lag < block.end { shared() } else { 0.0 });
                     }
                 }
+                scale(factorization, lag, &mut out);
             }
         }
         Ok(out)
+    }
+}
+
+/// Divides entries of a diagonal by what the two columns are divided by.
+fn scale(factorization: &Factorization, lag: usize, diagonal: &mut [f64]) {
+    if factorization.has_scaled_columns() {
+        for (s, entry) in diagonal.iter_mut().enumerate() {
+            *entry /= factorization.divisor(s) * factorization.divisor(s + lag);
+        }
     }
 }
 

@@ -3,10 +3,11 @@
 //! Row `t` of `B = AC⁻¹` gives the error of released value `t`; loss is error times sensitivity.
 
 use crate::error::{Error, Result};
-use crate::factorization::{CUBIC_LIMIT, Factorization};
+use crate::factorization::{CUBIC_LIMIT, Factorization, LINEAR_LIMIT};
 use crate::participation::Participation;
 use crate::rows::{QUADRATIC_LIMIT, for_each_noising_row};
 use crate::sensitivity::{Adjacency, Sensitivity};
+use crate::series;
 use crate::strategy::Strategy;
 use crate::tree::Estimator;
 use crate::workload::{Filter, Workload};
@@ -54,12 +55,17 @@ impl Factorization {
 
     /// Largest and root-mean-square error.
     pub fn errors(&self, workload: &Workload) -> Result<Errors> {
-        if let (Strategy::Blt(blt), true, Workload::Prefix) = (self.strategy(), self.is_plain(), workload) {
-            let n = self.num_steps() as u64;
+        let n = self.num_steps();
+        if let (Some(blt), Workload::Prefix) = (self.plain_blt(), workload) {
             return Ok(Errors {
-                max: blt.max_error_squared(n).sqrt(),
-                rms: blt.mean_error_squared(n).sqrt(),
+                max: blt.max_error_squared(n as u64).sqrt(),
+                rms: blt.mean_error_squared(n as u64).sqrt(),
             });
+        }
+        // Independent noise: prefix t has t + 1 of them.
+        if let (Some([coef]), Workload::Prefix) = (self.few_coefs()?.as_deref(), workload) {
+            let n = n as f64;
+            return Ok(Errors { max: n.sqrt() / coef.abs(), rms: (0.5 * (n + 1.0)).sqrt() / coef.abs() });
         }
         let squared = self.per_query_error_squared(workload)?;
         let max = squared.iter().copied().fold(0.0, f64::max).sqrt();
@@ -68,6 +74,10 @@ impl Factorization {
 
     /// The square of every row's norm of `B`.
     pub fn per_query_error_squared(&self, workload: &Workload) -> Result<Vec<f64>> {
+        self.check_size("the error of every step", LINEAR_LIMIT, "n")?;
+        if let Workload::Toeplitz(coefs) = workload {
+            series::check_product(coefs.len(), self.num_steps())?;
+        }
         if self.is_plain()
             && let Some(coefs) = self.noising_coefs()?
             && let Some(decoder) = workload.apply(&coefs)
@@ -193,18 +203,20 @@ impl Parts<'_> {
 /// The workload's recursion on whole rows: `y_t = Σ numerator_i x_{t−i}`, then one leaky sum per pole.
 struct Recursion<'a> {
     filter: &'a Filter,
+    begun: usize,
     past: Vec<Vec<f64>>,
     sums: Vec<Vec<f64>>,
 }
 
 impl Recursion<'_> {
     fn new(filter: &Filter, width: usize) -> Recursion<'_> {
-        Recursion { filter, past: Vec::new(), sums: vec![vec![0.0; width]; filter.poles.len()] }
+        Recursion { filter, begun: 0, past: Vec::new(), sums: vec![vec![0.0; width]; filter.poles.len()] }
     }
 
     fn step(&mut self, first: usize, row: &[f64], scale: f64) -> &[f64] {
-        let width = self.sums[0].len();
-        let mut input = vec![0.0; width];
+        // Columns after this row's last have not begun.
+        self.begun = self.begun.max(first + row.len());
+        let mut input = vec![0.0; self.begun];
         input[first..first + row.len()].iter_mut().zip(row).for_each(|(out, value)| *out = scale * value);
         let mut value = input.clone();
         value.iter_mut().for_each(|value| *value *= self.filter.numerator[0]);
@@ -219,9 +231,9 @@ impl Recursion<'_> {
         }
         for (pole, sum) in self.filter.poles.iter().zip(&mut self.sums) {
             sum.iter_mut().zip(&value).for_each(|(sum, value)| *sum = value + pole * *sum);
-            value.copy_from_slice(sum);
+            value.copy_from_slice(&sum[..self.begun]);
         }
-        &self.sums[self.sums.len() - 1]
+        &self.sums[self.sums.len() - 1][..self.begun]
     }
 }
 
