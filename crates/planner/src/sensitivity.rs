@@ -54,8 +54,8 @@ pub struct Sensitivity {
 const ROUNDING: f64 = 1e-13;
 /// Participations up to which the closed form of a BLT is the quicker one; beyond, its coefficients are written out.
 const FEW_PARTICIPATIONS: usize = 2000;
-/// Most participations of that closed form where coefficients are too many to write out.
-const MAX_CLOSED_PARTICIPATIONS: usize = 1_000_000;
+/// Most participations times squared buffers of that closed form, where coefficients are too many to write out.
+const MAX_CLOSED_WORK: usize = 40_000_000;
 /// Most additions of the dynamic program over separated steps.
 const MAX_SEPARATED_WORK: usize = 4_000_000_000;
 
@@ -168,7 +168,7 @@ impl Factorization {
         let written = self.num_steps() <= LINEAR_LIMIT;
         if let Some(blt) = self.plain_blt()
             && (participations <= FEW_PARTICIPATIONS
-                || !written && participations <= MAX_CLOSED_PARTICIPATIONS)
+                || !written && participations <= MAX_CLOSED_WORK / blt.num_buffers().pow(2).max(1))
         {
             return Ok(closed(&blt));
         }

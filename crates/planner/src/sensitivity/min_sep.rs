@@ -31,7 +31,6 @@ impl Factorization {
             return Ok((squared, Kind::UpperBound, reason));
         }
         self.check_size("min-sep sensitivity", QUADRATIC_LIMIT / 4, "n²")?;
-        self.check_diagonals("min-sep sensitivity", self.num_bands())?;
         self.window_bound(separation, participations)
     }
 
@@ -67,12 +66,13 @@ impl Factorization {
     fn window_bound(&self, separation: usize, participations: usize) -> Result<Squared> {
         let n = self.num_steps();
         self.check_separated(participations)?;
-        let gram = Gram::new(self)?;
         let bands = self.num_bands();
         // Windows that hold anything but zeros, before a step and after it.
         let windows = bands.div_ceil(separation);
-        let mut rows = gram.diagonal(0)?;
         let at_once = (MAX_HELD / (2 * windows)).max(1);
+        self.check_diagonals("min-sep sensitivity", bands * n.div_ceil(at_once))?;
+        let gram = Gram::new(self)?;
+        let mut rows = gram.diagonal(0)?;
         for start in (0..n).step_by(at_once) {
             let held = start..(start + at_once).min(n);
             // largest[(t − start)·2·windows + side·windows + w]: the largest |entry| at a distance in [w·b, (w + 1)·b).

@@ -25,12 +25,14 @@ impl Factorization {
         let norms = gram.diagonal(0)?;
         // One cycle has all of a residue: nothing that begins later is worse.
         let whole = separation.saturating_mul(participations) >= n;
-        let add = |sums: &mut [f64], values: &[f64], width: usize| match whole {
-            true => {
-                let cycle = sums.len();
-                values.chunks(cycle).for_each(|row| sums.iter_mut().zip(row).for_each(|(sum, v)| *sum += v));
+        let add = |sums: &mut [f64], values: &[f64], width: usize| match (whole, separation) {
+            (true, 1) => sums[0] += values.iter().sum::<f64>(),
+            (true, _) => {
+                for row in values.chunks(sums.len()) {
+                    sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+                }
             }
-            false => {
+            (false, _) => {
                 let windows = window_sums(values, separation, width);
                 sums.iter_mut().zip(windows).for_each(|(sum, window)| *sum += window);
             }
@@ -42,7 +44,9 @@ impl Factorization {
             let width = participations - lag;
             let lag = lag * separation;
             let mut entries = gram.diagonal(lag)?;
-            let below = |(s, entry): (usize, &f64)| *entry < -ROUNDING * (norms[s] * norms[s + lag]).sqrt();
+            let below = |(s, entry): (usize, &f64)| {
+                *entry < 0.0 && *entry < -ROUNDING * (norms[s] * norms[s + lag]).sqrt()
+            };
             if entries.iter().enumerate().any(below) {
                 let marks: Vec<f64> =
                     entries.iter().enumerate().map(|at| f64::from(u8::from(below(at)))).collect();
