@@ -126,6 +126,11 @@ impl Factorization {
         self.divisors.get(t).copied().unwrap_or(1.0)
     }
 
+    /// What columns are divided by; empty for nothing.
+    pub(crate) fn divisors(&self) -> &[f64] {
+        &self.divisors
+    }
+
     /// The steps of the block that step `t` lies in.
     pub(crate) fn block(&self, t: usize) -> std::ops::Range<usize> {
         let start = t - t % self.restart_every;

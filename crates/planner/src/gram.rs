@@ -46,20 +46,32 @@ impl Gram<'_> {
 
     /// `(CᵀC)[s, s + lag]` for every `s`.
     pub(crate) fn diagonal(&self, lag: usize) -> Result<Vec<f64>> {
+        let mut out = Vec::with_capacity(self.factorization.num_steps().saturating_sub(lag));
+        self.diagonal_into(lag, &mut out)?;
+        Ok(out)
+    }
+
+    /// The same in place of what `out` holds: thousands of diagonals need one list.
+    pub(crate) fn diagonal_into(&self, lag: usize, out: &mut Vec<f64>) -> Result<()> {
         let factorization = self.factorization;
         let n = factorization.num_steps();
-        let mut out = Vec::with_capacity(n.saturating_sub(lag));
+        out.clear();
         match &self.source {
             Source::Toeplitz(coefs) => {
-                let sums = lagged_sums(coefs, lag);
                 for block in factorization.blocks() {
                     // Steps whose partner is in the same block, and those that have none.
                     let met = block.len().saturating_sub(lag);
-                    out.extend(sums[..met + 1][1..].iter().rev());
+                    if block.start == 0 {
+                        lagged_sums(&coefs[..met], &coefs[lag.min(coefs.len())..], out);
+                    } else {
+                        // The end of the first block's, if this one is shorter.
+                        let first = factorization.restart_every().saturating_sub(lag);
+                        out.extend_from_within(first - met..first);
+                    }
                     out.extend(std::iter::repeat_n(0.0, block.len() - met));
                 }
                 out.truncate(n.saturating_sub(lag));
-                scale(factorization, lag, &mut out);
+                scale(factorization, lag, out);
             }
             Source::Columns(columns) => {
                 for s in 0..n.saturating_sub(lag) {
@@ -75,32 +87,29 @@ impl Gram<'_> {
                         out.push(if s + lag < block.end { shared() } else { 0.0 });
                     }
                 }
-                scale(factorization, lag, &mut out);
+                scale(factorization, lag, out);
             }
         }
-        Ok(out)
+        Ok(())
     }
 }
 
 /// Divides entries of a diagonal by what the two columns are divided by.
 fn scale(factorization: &Factorization, lag: usize, diagonal: &mut [f64]) {
-    if factorization.has_scaled_columns() {
-        for (s, entry) in diagonal.iter_mut().enumerate() {
-            *entry /= factorization.divisor(s) * factorization.divisor(s + lag);
-        }
-    }
+    let divisors = factorization.divisors();
+    let pairs = divisors.iter().zip(divisors.get(lag..).unwrap_or(&[]));
+    diagonal.iter_mut().zip(pairs).for_each(|(entry, (left, right))| *entry /= left * right);
 }
 
-/// `sums[l] = Σ_{u<l} c_u c_{u+lag}`.
-fn lagged_sums(coefs: &[f64], lag: usize) -> Vec<f64> {
-    let mut sums = Vec::with_capacity(coefs.len() + 1);
-    sums.push(0.0);
+/// Appends `Σ_{u<l} left_u right_u` for `l` from their length down to 1.
+fn lagged_sums(left: &[f64], right: &[f64], out: &mut Vec<f64>) {
+    let start = out.len();
+    out.resize(start + left.len(), 0.0);
     let mut sum = 0.0;
-    for (a, b) in coefs.iter().zip(coefs.get(lag..).unwrap_or(&[])) {
+    for (out, (a, b)) in out[start..].iter_mut().rev().zip(left.iter().zip(right)) {
         sum += a * b;
-        sums.push(sum);
+        *out = sum;
     }
-    sums
 }
 
 fn banded_columns(factorization: &Factorization, rows: &[Vec<f64>]) -> Vec<Vec<f64>> {

@@ -73,13 +73,14 @@ impl Factorization {
         self.check_diagonals("min-sep sensitivity", bands * n.div_ceil(at_once))?;
         let gram = Gram::new(self)?;
         let mut rows = gram.diagonal(0)?;
+        let mut diagonal = Vec::new();
         for start in (0..n).step_by(at_once) {
             let held = start..(start + at_once).min(n);
             // largest[(t − start)·2·windows + side·windows + w]: the largest |entry| at a distance in [w·b, (w + 1)·b).
             let mut largest = vec![0.0_f64; held.len() * 2 * windows];
             for lag in separation..bands {
                 let window = lag / separation;
-                let diagonal = gram.diagonal(lag)?;
+                gram.diagonal_into(lag, &mut diagonal)?;
                 let mut keep = |t: usize, side: usize, entry: f64| {
                     let place = &mut largest[(t - start) * 2 * windows + side * windows + window];
                     *place = place.max(entry.abs());

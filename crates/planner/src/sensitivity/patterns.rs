@@ -20,11 +20,12 @@ impl Factorization {
         }
         // Columns further apart than the bands do not overlap.
         let lags = (participations - 1).min((self.num_bands() - 1) / separation);
-        self.check_diagonals("cyclic sensitivity", lags + 1)?;
-        let gram = Gram::new(self)?;
-        let norms = gram.diagonal(0)?;
         // One cycle has all of a residue: nothing that begins later is worse.
         let whole = separation.saturating_mul(participations) >= n;
+        // Windows cost some four times as much as a sum.
+        self.check_diagonals("cyclic sensitivity", if whole { lags + 1 } else { 4 * (lags + 1) })?;
+        let gram = Gram::new(self)?;
+        let norms = gram.diagonal(0)?;
         let add = |sums: &mut [f64], values: &[f64], width: usize| match (whole, separation) {
             (true, 1) => sums[0] += values.iter().sum::<f64>(),
             (true, _) => {
@@ -40,10 +41,11 @@ impl Factorization {
         let starts = if whole { separation.min(n) } else { n };
         let (mut sums, mut negative) = (vec![0.0; starts], vec![0.0; starts]);
         add(&mut sums, &norms, participations);
+        let mut entries = Vec::new();
         for lag in 1..=lags {
             let width = participations - lag;
             let lag = lag * separation;
-            let mut entries = gram.diagonal(lag)?;
+            gram.diagonal_into(lag, &mut entries)?;
             let below = |(s, entry): (usize, &f64)| {
                 *entry < 0.0 && *entry < -ROUNDING * (norms[s] * norms[s + lag]).sqrt()
             };
@@ -88,8 +90,9 @@ impl Factorization {
         let norms = gram.diagonal(0)?;
         let mut sums: Vec<(f64, bool)> =
             patterns.iter().map(|pattern| (pattern.iter().map(|t| norms[*t]).sum(), false)).collect();
+        let mut diagonal = Vec::new();
         for (lag, pairs) in by_lag {
-            let diagonal = gram.diagonal(lag)?;
+            gram.diagonal_into(lag, &mut diagonal)?;
             for (i, s) in pairs {
                 sums[i].0 += 2.0 * diagonal[s].abs();
                 sums[i].1 |= diagonal[s] < -ROUNDING * (norms[s] * norms[s + lag]).sqrt();
