@@ -1,6 +1,6 @@
 //! Patterns that can be listed: cycles from every step on, and sets of steps as given.
 
-use super::sums::window_sums;
+use super::sums::Windows;
 use super::{Kind, ROUNDING, Squared, worst};
 use crate::error::{Error, Result};
 use crate::factorization::Factorization;
@@ -22,11 +22,12 @@ impl Factorization {
         let lags = (participations - 1).min((self.num_bands() - 1) / separation);
         // One cycle has all of a residue: nothing that begins later is worse.
         let whole = separation.saturating_mul(participations) >= n;
-        // Windows cost some four times as much as a sum.
-        self.check_diagonals("cyclic sensitivity", if whole { lags + 1 } else { 4 * (lags + 1) })?;
+        // Windows cost some eight times as much as a sum.
+        self.check_diagonals("cyclic sensitivity", if whole { lags + 1 } else { 8 * (lags + 1) })?;
         let gram = Gram::new(self)?;
         let norms = gram.diagonal(0)?;
-        let add = |sums: &mut [f64], values: &[f64], width: usize| match (whole, separation) {
+        let mut windows = Windows::default();
+        let mut add = |sums: &mut [f64], values: &[f64], width: usize| match (whole, separation) {
             (true, 1) => sums[0] += values.iter().sum::<f64>(),
             (true, _) => {
                 for row in values.chunks(sums.len()) {
@@ -34,7 +35,7 @@ impl Factorization {
                 }
             }
             (false, _) => {
-                let windows = window_sums(values, separation, width);
+                let windows = windows.sum(values, separation, width);
                 sums.iter_mut().zip(windows).for_each(|(sum, window)| *sum += window);
             }
         };

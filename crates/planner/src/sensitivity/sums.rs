@@ -5,34 +5,61 @@
 /// Members of a residue are cut into blocks of `width`; a window is the end of one block and the beginning of the next, so that nothing
 /// is subtracted and every sum keeps its digits. Two additions per value, whatever the width.
 pub(super) fn window_sums(values: &[f64], stride: usize, width: usize) -> Vec<f64> {
-    let n = values.len();
-    let members = n.div_ceil(stride);
-    let row = |member: usize| member * stride..((member + 1) * stride).min(n);
-    // From the beginning of a block to each step.
-    let mut begun = values.to_vec();
-    for member in (1..members).filter(|member| !member.is_multiple_of(width)) {
-        for s in row(member) {
+    let mut windows = Windows::default();
+    windows.sum(values, stride, width);
+    windows.sums
+}
+
+/// The lists of [`window_sums`], to be used again.
+#[derive(Default)]
+pub(super) struct Windows {
+    begun: Vec<f64>,
+    sums: Vec<f64>,
+}
+
+impl Windows {
+    pub(super) fn sum(&mut self, values: &[f64], stride: usize, width: usize) -> &[f64] {
+        for list in [&mut self.begun, &mut self.sums] {
+            list.clear();
+            list.extend_from_slice(values);
+        }
+        fill(&mut self.begun, &mut self.sums, stride, width);
+        &self.sums
+    }
+}
+
+fn fill(begun: &mut [f64], sums: &mut [f64], stride: usize, width: usize) {
+    let n = begun.len();
+    let block = stride.saturating_mul(width);
+    for start in (0..n).step_by(block) {
+        let end = start.saturating_add(block).min(n);
+        // From the beginning of the block to each step, and from each step to the end of the block.
+        for s in start + stride.min(end - start)..end {
             begun[s] += begun[s - stride];
         }
-    }
-    // From each step to the end of its block.
-    let mut sums = values.to_vec();
-    for member in (0..members).rev().filter(|member| (member + 1) % width != 0) {
-        for s in row(member) {
-            sums[s] += if s + stride < n { sums[s + stride] } else { 0.0 };
+        for s in (start..end.saturating_sub(stride)).rev() {
+            sums[s] += sums[s + stride];
         }
     }
-    for member in (0..members).filter(|member| !member.is_multiple_of(width)) {
-        let block_end = (member / width + 1) * width;
-        for s in row(member) {
-            // The last member of the residue, if the window is cut.
-            let last = (s + (width - 1) * stride).min(s + (n - 1 - s) / stride * stride);
-            if last / stride >= block_end {
-                sums[s] += begun[last];
+    let reach = (width - 1).saturating_mul(stride);
+    for start in (0..n).step_by(block) {
+        let next = start.saturating_add(block);
+        // Windows that begin after the block does and end in the next one, whole or cut where the values end.
+        let (from, to) = ((start + stride).min(next).min(n), next.min(n));
+        let whole = n.saturating_sub(reach).clamp(from, to);
+        for s in from..whole {
+            sums[s] += begun[s + reach];
+        }
+        // The last member of a residue is one of the last steps, which take turns.
+        let tail = n.saturating_sub(stride);
+        let mut last = tail + (whole + stride - tail % stride) % stride;
+        for sum in &mut sums[whole..to] {
+            if last >= next {
+                *sum += begun[last];
             }
+            last = if last + 1 == n { tail } else { last + 1 };
         }
     }
-    sums
 }
 
 /// The largest sum of at most `count` members of one residue that follow each other.
