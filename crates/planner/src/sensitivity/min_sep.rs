@@ -85,8 +85,8 @@ impl Factorization {
                     let place = &mut largest[(t - start) * 2 * windows + side * windows + window];
                     *place = place.max(entry.abs());
                 };
-                for s in held.start..held.end.min(diagonal.len()) {
-                    keep(s, 0, diagonal[s]);
+                for (s, entry) in diagonal.iter().enumerate().take(held.end).skip(held.start) {
+                    keep(s, 0, *entry);
                 }
                 for t in held.start.max(lag)..held.end.max(lag) {
                     keep(t, 1, diagonal[t - lag]);
