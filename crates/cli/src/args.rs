@@ -90,7 +90,7 @@ pub(crate) struct PlanArgs {
     /// Units in a batch, exactly or on average
     #[arg(long, value_name = "COUNT", value_parser = parse::count, allow_negative_numbers = true, requires = "dataset_size")]
     pub batch_size: Option<u64>,
-    /// Who takes part when, guaranteed by your own data pipeline: single, cyclic:B,K (one fixed step of each of K epochs of B steps),
+    /// Who takes part when, guaranteed by your own data pipeline: single, cyclic:B,K (one fixed step of each of K epochs of B steps, from any epoch on),
     /// minsep:B,K (at most K times, at least B steps apart), full (every step)
     #[arg(long, short = 'p', value_name = "P", value_parser = parse::participation, conflicts_with_all = ["setting", "sampling"])]
     pub participation: Option<Participation>,
@@ -175,7 +175,7 @@ pub(crate) struct InspectArgs {
     /// Number of steps
     #[arg(long, short = 'n', value_name = "N", value_parser = parse::count, allow_negative_numbers = true, required_unless_present = "plan")]
     pub steps: Option<u64>,
-    /// Who takes part when: single (the default), cyclic:B,K (one fixed step of each of K epochs of B steps), minsep:B,K (at most K
+    /// Who takes part when: single (the default), cyclic:B,K (one fixed step of each of K epochs of B steps, from any epoch on), minsep:B,K (at most K
     /// times, at least B steps apart), full (every step)
     #[arg(long, short = 'p', value_name = "P", value_parser = parse::participation)]
     pub participation: Option<Participation>,

@@ -6,13 +6,12 @@ use crate::output::Output;
 use crate::parse::{StrategySpec, adjacency_name, participation_name, workload_name};
 use crate::plan;
 use crate::plot;
+use crate::plot::noise::PlanNoise;
 use crate::strategies::{self, Columns};
 use crate::table::{Table, short};
 use corrnoise::form::Kernel;
 use corrnoise::planner::optimize::Problem;
-use corrnoise::planner::{
-    Adjacency, Certificate, Factorization, Kind, Loss, Participation, Strategy, Workload,
-};
+use corrnoise::planner::{Adjacency, Certificate, Factorization, Kind, Loss, Participation, Workload};
 use serde::Serialize;
 use std::path::Path;
 
@@ -36,7 +35,7 @@ struct Report {
     objective: &'static str,
     sensitivity_kind: &'static str,
     sensitivity_reason: &'static str,
-    lower_bound: f64,
+    lower_bound: Option<f64>,
     lower_bound_reason: &'static str,
     form: &'static str,
     rows_per_step: usize,
@@ -50,8 +49,10 @@ pub(crate) struct Inspected {
     pub factorization: Factorization,
     pub columns: Columns,
     pub loss: Loss,
-    /// Below the loss of every strategy.
-    pub lower_bound: (f64, &'static str),
+    /// Below the loss of every strategy, where such a bound is known.
+    pub lower_bound: Option<(f64, &'static str)>,
+    /// Of a plan whose own terms are inspected.
+    pub noise: Option<PlanNoise>,
 }
 
 pub(crate) fn run(args: &InspectArgs, output: &mut Output<'_>) -> Result<Outcome> {
@@ -103,7 +104,12 @@ fn of_plan(args: &InspectArgs, path: &Path) -> Result<Inspected> {
     };
     let described = factorization.describe();
     let name = described.rsplit_once(", ").map_or(described.as_str(), |(name, _steps)| name).to_owned();
-    inspected(name, problem, adjacency, factorization, columns)
+    let own_terms = stated.is_some() && args.participation.is_none() && args.adjacency.is_none();
+    let noise = match args.plot.is_some() && own_terms {
+        true => Some(PlanNoise::of(&plan, num_steps, &problem.workload)?),
+        false => None,
+    };
+    Ok(Inspected { noise, ..inspected(name, problem, adjacency, factorization, columns)? })
 }
 
 fn given<T: Clone>(flag: &Option<T>, stated: Option<&T>, default: T) -> T {
@@ -111,13 +117,10 @@ fn given<T: Clone>(flag: &Option<T>, stated: Option<&T>, default: T) -> T {
 }
 
 fn check_steps(steps: u64) -> Result<usize> {
-    let num_steps = usize::try_from(steps)
-        .map_err(|_| Failure::value("number of steps", steps, "what fits into memory"))?;
-    // What is larger is refused here, before anything of that size is allocated.
-    if num_steps > MAX_STEPS {
-        return Err(Failure::value("number of steps", num_steps, format!("at most {MAX_STEPS}")));
-    }
-    Ok(num_steps)
+    usize::try_from(steps)
+        .ok()
+        .filter(|steps| *steps <= MAX_STEPS)
+        .ok_or_else(|| Failure::value("number of steps", steps, format!("at most {MAX_STEPS}")))
 }
 
 fn of_strategy(args: &InspectArgs, strategy: &StrategySpec, steps: u64) -> Result<Inspected> {
@@ -146,21 +149,16 @@ fn inspected(
     columns: Columns,
 ) -> Result<Inspected> {
     let loss = factorization.loss(&problem.workload, &problem.participation, adjacency)?;
-    let (bound, reason) = problem.lower_bound();
     let factor = if adjacency == Adjacency::ReplaceOne { 2.0 } else { 1.0 };
-    Ok(Inspected {
-        name,
-        problem,
-        adjacency,
-        factorization,
-        columns,
-        loss,
-        lower_bound: (factor * bound, reason),
-    })
+    let lower_bound = problem.nuclear_bound()?.map(|(bound, reason)| (factor * bound, reason));
+    Ok(Inspected { name, problem, adjacency, factorization, columns, loss, lower_bound, noise: None })
 }
 
-/// Coefficients of so many steps take a gigabyte.
-const MAX_STEPS: usize = 100_000_000;
+/// As many steps as a plan may have. What no closed form answers is refused where it would be written out.
+const MAX_STEPS: usize = 1 << 40;
+/// Where there is no bound to compare with.
+const NO_BOUND: &str =
+    "none is known: the patterns leave steps out, or the workload is too large for its singular values";
 
 fn report(inspected: &Inspected, args: &InspectArgs) -> Result<Report> {
     let Inspected { problem, factorization, columns, loss, .. } = inspected;
@@ -195,8 +193,8 @@ fn report(inspected: &Inspected, args: &InspectArgs) -> Result<Report> {
             Kind::UpperBound => "upper bound",
         },
         sensitivity_reason: loss.sensitivity.reason,
-        lower_bound: inspected.lower_bound.0,
-        lower_bound_reason: inspected.lower_bound.1,
+        lower_bound: inspected.lower_bound.map(|(bound, _)| bound),
+        lower_bound_reason: inspected.lower_bound.map_or(NO_BOUND, |(_, reason)| reason),
         form: form_name,
         rows_per_step,
     })
@@ -213,10 +211,14 @@ fn text(report: &Report, output: &Output<'_>) -> String {
         "largest error of a released value, for noise of standard deviation 1".into(),
     );
     row("rms error", short(report.rms_error), String::new());
-    let excess = |loss: f64| format!("{:.2} times what no strategy goes below", loss / report.lower_bound);
+    let excess = |loss: f64| {
+        let ratio = |bound: f64| format!("{:.2} times what no strategy goes below", loss / bound);
+        report.lower_bound.map_or_else(String::new, ratio)
+    };
     row("max loss", short(report.max_loss), excess(report.max_loss));
     row("rms loss", short(report.rms_loss), excess(report.rms_loss));
-    row("lower bound", short(report.lower_bound), report.lower_bound_reason.to_owned());
+    let bound = report.lower_bound.map_or_else(|| "-".to_owned(), short);
+    row("lower bound", bound, report.lower_bound_reason.to_owned());
     row("state", format!("{} B", report.state_bytes_per_param), "per parameter".into());
     let rows = format!("{}, {} normals per parameter and step at most", report.form, report.rows_per_step);
     row("runs as", "-".into(), rows);
@@ -233,20 +235,4 @@ fn text(report: &Report, output: &Output<'_>) -> String {
         coefs(&report.strategy_coefs),
         coefs(&report.noising_coefs),
     )
-}
-
-impl Inspected {
-    /// Sensitivity times the error of every released value.
-    pub fn per_query_loss(&self) -> Result<Vec<f64>> {
-        let squared = self.factorization.per_query_error_squared(&self.problem.workload)?;
-        Ok(squared.into_iter().map(|value| self.loss.sensitivity.value * value.sqrt()).collect())
-    }
-
-    /// The same for independent noise.
-    pub fn independent_loss(&self) -> Result<Vec<f64>> {
-        let independent = Factorization::new(Strategy::Identity, self.problem.num_steps)?;
-        let sensitivity = independent.sensitivity(&self.problem.participation, self.adjacency)?.value;
-        let squared = independent.per_query_error_squared(&self.problem.workload)?;
-        Ok(squared.into_iter().map(|value| sensitivity * value.sqrt()).collect())
-    }
 }

@@ -60,9 +60,9 @@ pub fn first_columns(base: &Factorization, norms: Option<&[f64]>) -> Result<Colu
             let block = leading_block(count, |t, s| matrix.get(t, s))?;
             (first_column(&block), first_column(&block.inverse()))
         }
-        _ => {
-            let head = |coefs: Option<Vec<f64>>| coefs.unwrap_or_default().into_iter().take(count).collect();
-            (head(base.strategy_coefs()?), head(base.noising_coefs()?))
+        toeplitz => {
+            let block = Factorization::new(toeplitz.clone(), count)?;
+            (block.strategy_coefs()?.unwrap_or_default(), block.noising_coefs()?.unwrap_or_default())
         }
     };
     strategy.iter_mut().for_each(|value| *value /= norm(0));

@@ -11,7 +11,7 @@ pub(crate) use compare::independent;
 
 use crate::account::Budget;
 use crate::calibrate::{Goal, block_poisson, calibrate, calibrate_bands, check_batches};
-use crate::certificate::Certificate;
+use crate::certificate::{Certificate, Utility};
 use crate::claim::{PrivacyUnit, Terms};
 use crate::cost::{Cost, ring_bands_within};
 use crate::error::{Error, Result, check_steps};
@@ -169,12 +169,16 @@ pub fn candidate(
 ) -> Result<Candidate> {
     let plan = calibrate(strategy, &terms(question, schedule), &question.workload, &question.goal)?;
     let certificate = Certificate::of(&plan)?;
-    let utility = certificate.utility.ok_or_else(|| Error::TooLarge {
-        what: format!("the error of {}", certificate.strategy),
-        cost: "n²",
-        n: question.num_steps,
-        limit: crate::QUADRATIC_LIMIT,
-    })?;
+    let utility = match certificate.utility {
+        Some(utility) => utility,
+        // What is left out takes too long: asked for alone, it says why.
+        None => {
+            let running = Factorization::from_form(plan.form(), question.num_steps)?;
+            let errors = running.errors(&question.workload)?;
+            let [max_error, rms_error] = [errors.max, errors.rms].map(|error| plan.stddev() * error);
+            Utility { max_error, rms_error }
+        }
+    };
     let error = match question.target {
         Target::Max => utility.max_error,
         Target::Rms => utility.rms_error,

@@ -12,6 +12,10 @@ use crate::tree::{Estimator, Tree};
 pub const MATRIX_LIMIT: usize = 8192;
 /// Most steps of a quantity that costs n³ operations.
 pub const CUBIC_LIMIT: usize = 2048;
+/// Most steps of a quantity that is written out step by step: 80 MB per list, and a handful of lists. Closed forms have no such limit.
+pub const LINEAR_LIMIT: usize = 10_000_000;
+/// Most operations on entries of the Gram matrix, by which sensitivities without a closed form are made.
+const GRAM_WORK: usize = 1 << 32;
 
 /// A strategy at a number of steps.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,6 +126,11 @@ impl Factorization {
         self.divisors.get(t).copied().unwrap_or(1.0)
     }
 
+    /// What columns are divided by; empty for nothing.
+    pub(crate) fn divisors(&self) -> &[f64] {
+        &self.divisors
+    }
+
     /// The steps of the block that step `t` lies in.
     pub(crate) fn block(&self, t: usize) -> std::ops::Range<usize> {
         let start = t - t % self.restart_every;
@@ -134,12 +143,25 @@ impl Factorization {
 
     /// The first column of `C`, of a block before columns are scaled, if the strategy is Toeplitz.
     pub fn strategy_coefs(&self) -> Result<Option<Vec<f64>>> {
+        self.check_block("coefficients")?;
         self.strategy.coefs(self.restart_every)
     }
 
     /// The first column of `C⁻¹`, of a block before columns are scaled, if the strategy is Toeplitz.
     pub fn noising_coefs(&self) -> Result<Option<Vec<f64>>> {
+        self.check_block("coefficients of the inverse")?;
         self.strategy.inverse_coefs(self.restart_every)
+    }
+
+    /// The coefficients of a Toeplitz matrix up to the last that is not zero, if they are few whatever the number of steps: given ones,
+    /// or the diagonal alone. Restarts make no difference to a diagonal.
+    pub(crate) fn few_coefs(&self) -> Result<Option<Vec<f64>>> {
+        Ok(match &self.strategy {
+            _ if self.has_scaled_columns() => None,
+            Strategy::Toeplitz(coefs) if self.is_plain() => Some(coefs[..self.num_bands()].to_vec()),
+            strategy if self.num_bands() == 1 => strategy.coefs(1)?,
+            _ => None,
+        })
     }
 
     /// Diagonals of `C` that may hold something else than zero.
@@ -164,6 +186,7 @@ impl Factorization {
 
     /// The square of every column's norm.
     pub fn column_norms_squared(&self) -> Result<Vec<f64>> {
+        self.check_size("column norms", LINEAR_LIMIT, "n")?;
         let mut norms = self.unscaled_column_norms_squared()?;
         norms.iter_mut().zip(&self.divisors).for_each(|(norm, divisor)| *norm /= divisor * divisor);
         Ok(norms)
@@ -241,6 +264,25 @@ impl Factorization {
             rows[t][first..].copy_from_slice(values);
         })?;
         Ok(Lower::from_rows(rows))
+    }
+
+    /// Refuses what is made of too many diagonals of the Gram matrix.
+    pub(crate) fn check_diagonals(&self, what: &str, count: usize) -> Result<()> {
+        self.check_size(what, LINEAR_LIMIT, "n")?;
+        // An entry is a difference of sums that are at hand, or a product of two columns.
+        let (width, cost) = match self.strategy {
+            Strategy::Banded(_) | Strategy::Dense(_) => (self.num_bands().div_ceil(4), "n·diagonals·bands"),
+            _ => (1, "n·diagonals"),
+        };
+        let limit = GRAM_WORK / count.saturating_mul(width).max(1);
+        self.check_size(&format!("{what} by {count} diagonals of the Gram matrix"), limit, cost)
+    }
+
+    fn check_block(&self, what: &str) -> Result<()> {
+        if self.restart_every <= LINEAR_LIMIT {
+            return Ok(());
+        }
+        self.check_size(what, LINEAR_LIMIT, "n")
     }
 
     pub(crate) fn check_size(&self, what: &str, limit: usize, cost: &'static str) -> Result<()> {

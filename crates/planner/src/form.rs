@@ -12,6 +12,9 @@ use corrnoise_core::{Family, Form};
 /// does, and keeps nothing. Beyond this the ring's memory is out of proportion to any model.
 pub const MAX_RING_BANDS: usize = 1024;
 
+/// Most steps whose tree nodes are listed: about a kilobyte each.
+const LISTED_LIMIT: usize = 1 << 19;
+
 impl Factorization {
     /// The engine's form: its stream is `C⁻¹Z`.
     pub fn form(&self) -> Result<Form> {
@@ -70,6 +73,7 @@ impl Factorization {
         if self.strategy() == &Strategy::Tree(crate::tree::Estimator::Full) {
             return self.dense_form();
         }
+        self.check_size("the list of tree nodes", LISTED_LIMIT, "n log n")?;
         let mut steps = Vec::with_capacity(self.num_steps());
         let mut used = 0;
         for block in self.blocks() {

@@ -4,7 +4,7 @@
 
 use crate::blt::Blt;
 use crate::error::{Error, Result, check_steps};
-use crate::factorization::{CUBIC_LIMIT, Factorization};
+use crate::factorization::{CUBIC_LIMIT, Factorization, LINEAR_LIMIT};
 use crate::lower::Lower;
 use crate::strategy::Strategy;
 use corrnoise_core::Form;
@@ -51,7 +51,10 @@ fn with_scales(factorization: Factorization, form: &Form) -> Result<Factorizatio
         Strategy::BandedInverse(coefs) if constant => {
             Factorization::new(Strategy::banded_inverse(scaled(coefs, first))?, n)?.restarted(restarts)
         }
-        _ => factorization.columns_divided((0..n).map(|t| form.output_scale(t as u64)).collect()),
+        _ => {
+            factorization.check_size("an output scale on every step", LINEAR_LIMIT, "n")?;
+            factorization.columns_divided((0..n).map(|t| form.output_scale(t as u64)).collect())
+        }
     }
 }
 
@@ -71,6 +74,10 @@ fn blt_strategy(scale: &[f64], decay: &[f64], n: usize) -> Result<Strategy> {
     }
     if let Ok(blt) = Blt::new(scale, decay) {
         return Ok(Strategy::Blt(blt));
+    }
+    if n > LINEAR_LIMIT {
+        let what = "writing out a BLT without closed form (scales below 0, or equal decays)".into();
+        return Err(Error::TooLarge { what, cost: "n", n, limit: LINEAR_LIMIT });
     }
     let mut powers = scale.to_vec();
     let mut coefs = vec![1.0];
@@ -127,11 +134,18 @@ fn listed_factor(regenerate: &Regenerate, n: usize) -> Result<Lower> {
             row
         })
         .collect();
-    let product = |t: usize, s: usize| -> f64 {
-        let (short, long) =
-            if rows[t].len() < rows[s].len() { (&rows[t], &rows[s]) } else { (&rows[s], &rows[t]) };
-        short.iter().filter_map(|(row, weight)| Some(weight * long.get(row)?)).sum()
-    };
+    // By the rows they share, in order: as many operations as pairs of steps that share one, however long the lists.
+    let mut users: BTreeMap<_, Vec<(usize, f64)>> = BTreeMap::new();
+    for (t, row) in rows.iter().enumerate() {
+        row.iter().for_each(|(name, weight)| users.entry(*name).or_default().push((t, *weight)));
+    }
+    let mut products: Vec<Vec<f64>> = (0..n).map(|t| vec![0.0; t + 1]).collect();
+    for users in users.values() {
+        for (at, (t, weight)) in users.iter().enumerate() {
+            users[..=at].iter().for_each(|(s, other)| products[*t][*s] += weight * other);
+        }
+    }
+    let product = |t: usize, s: usize| products[t][s];
     let mut factor: Vec<Vec<f64>> = Vec::with_capacity(n);
     for t in 0..n {
         let mut row = vec![0.0; t + 1];

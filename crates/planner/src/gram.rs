@@ -1,8 +1,9 @@
 //! Entries of `CᵀC`, one diagonal at a time: all that sensitivities depend on.
 
 use crate::error::Result;
-use crate::factorization::{Factorization, MATRIX_LIMIT};
+use crate::factorization::{Factorization, LINEAR_LIMIT, MATRIX_LIMIT};
 use crate::strategy::Strategy;
+use crate::tree::Tree;
 
 /// `CᵀC` of a factorisation.
 pub(crate) struct Gram<'a> {
@@ -15,14 +16,23 @@ enum Source {
     Toeplitz(Vec<f64>),
     /// Columns of `C` from the diagonal down to the last entry that is not zero by structure.
     Columns(Vec<Vec<f64>>),
-    Tree,
+    /// How many nodes contain each step.
+    Tree(Vec<usize>),
 }
 
 impl Gram<'_> {
     pub(crate) fn new(factorization: &Factorization) -> Result<Gram<'_>> {
+        factorization.check_size("the Gram matrix", LINEAR_LIMIT, "n")?;
         let source = match (factorization.strategy_coefs()?, factorization.strategy()) {
             (Some(coefs), _) => Source::Toeplitz(coefs),
-            (None, Strategy::Tree(_)) => Source::Tree,
+            (None, Strategy::Tree(_)) => {
+                let mut levels = Vec::with_capacity(factorization.num_steps());
+                for block in factorization.blocks() {
+                    let tree = factorization.tree(&block)?.expect("a tree strategy");
+                    levels.extend((0..block.len()).map(|t| tree.levels_over(t)));
+                }
+                Source::Tree(levels)
+            }
             (None, Strategy::Banded(rows)) => Source::Columns(banded_columns(factorization, rows)),
             (None, _) => {
                 factorization.check_size("the Gram matrix", MATRIX_LIMIT, "n²/2")?;
@@ -36,18 +46,32 @@ impl Gram<'_> {
 
     /// `(CᵀC)[s, s + lag]` for every `s`.
     pub(crate) fn diagonal(&self, lag: usize) -> Result<Vec<f64>> {
+        let mut out = Vec::with_capacity(self.factorization.num_steps().saturating_sub(lag));
+        self.diagonal_into(lag, &mut out)?;
+        Ok(out)
+    }
+
+    /// The same in place of what `out` holds: thousands of diagonals need one list.
+    pub(crate) fn diagonal_into(&self, lag: usize, out: &mut Vec<f64>) -> Result<()> {
         let factorization = self.factorization;
         let n = factorization.num_steps();
-        let mut out = Vec::with_capacity(n.saturating_sub(lag));
+        out.clear();
         match &self.source {
             Source::Toeplitz(coefs) => {
-                let sums = lagged_sums(coefs, lag);
-                for s in 0..n.saturating_sub(lag) {
-                    let block = factorization.block(s);
-                    let within = (block.end).checked_sub(s + lag).filter(|rest| *rest > 0);
-                    let entry = within.map_or(0.0, |rest| sums[rest]);
-                    out.push(entry / (factorization.divisor(s) * factorization.divisor(s + lag)));
+                for block in factorization.blocks() {
+                    // Steps whose partner is in the same block, and those that have none.
+                    let met = block.len().saturating_sub(lag);
+                    if block.start == 0 {
+                        lagged_sums(&coefs[..met], &coefs[lag.min(coefs.len())..], out);
+                    } else {
+                        // The end of the first block's, if this one is shorter.
+                        let first = factorization.restart_every().saturating_sub(lag);
+                        out.extend_from_within(first - met..first);
+                    }
+                    out.extend(std::iter::repeat_n(0.0, block.len() - met));
                 }
+                out.truncate(n.saturating_sub(lag));
+                scale(factorization, lag, out);
             }
             Source::Columns(columns) => {
                 for s in 0..n.saturating_sub(lag) {
@@ -55,32 +79,37 @@ impl Gram<'_> {
                     out.push(left.iter().zip(right).map(|(a, b)| a * b).sum());
                 }
             }
-            Source::Tree => {
+            Source::Tree(levels) => {
                 for block in factorization.blocks() {
-                    let tree = factorization.tree(&block)?.expect("a tree strategy");
-                    for s in block.clone().filter(|s| s + lag < n) {
-                        let inside = s + lag < block.end;
-                        let entry =
-                            if inside { tree.gram(s - block.start, s + lag - block.start) } else { 0.0 };
-                        out.push(entry / (factorization.divisor(s) * factorization.divisor(s + lag)));
+                    for s in block.start..(block.end).min(n.saturating_sub(lag)) {
+                        let (own, other) = (s - block.start, s + lag - block.start);
+                        let shared = || Tree::shared_nodes([own, other], [levels[s], levels[s + lag]]);
+                        out.push(if s + lag < block.end { shared() } else { 0.0 });
                     }
                 }
+                scale(factorization, lag, out);
             }
         }
-        Ok(out)
+        Ok(())
     }
 }
 
-/// `sums[l] = Σ_{u<l} c_u c_{u+lag}`.
-fn lagged_sums(coefs: &[f64], lag: usize) -> Vec<f64> {
-    let mut sums = Vec::with_capacity(coefs.len() + 1);
-    sums.push(0.0);
+/// Divides entries of a diagonal by what the two columns are divided by.
+fn scale(factorization: &Factorization, lag: usize, diagonal: &mut [f64]) {
+    let divisors = factorization.divisors();
+    let pairs = divisors.iter().zip(divisors.get(lag..).unwrap_or(&[]));
+    diagonal.iter_mut().zip(pairs).for_each(|(entry, (left, right))| *entry /= left * right);
+}
+
+/// Appends `Σ_{u<l} left_u right_u` for `l` from their length down to 1.
+fn lagged_sums(left: &[f64], right: &[f64], out: &mut Vec<f64>) {
+    let start = out.len();
+    out.resize(start + left.len(), 0.0);
     let mut sum = 0.0;
-    for (a, b) in coefs.iter().zip(coefs.get(lag..).unwrap_or(&[])) {
+    for (out, (a, b)) in out[start..].iter_mut().rev().zip(left.iter().zip(right)) {
         sum += a * b;
-        sums.push(sum);
+        *out = sum;
     }
-    sums
 }
 
 fn banded_columns(factorization: &Factorization, rows: &[Vec<f64>]) -> Vec<Vec<f64>> {

@@ -49,7 +49,7 @@ pub use certificate::{Certificate, Utility, certificate};
 pub use claim::{Amplified, Claim, Method, PrivacyUnit, Terms};
 pub use cost::Cost;
 pub use error::{Error, Result};
-pub use factorization::{CUBIC_LIMIT, Factorization, MATRIX_LIMIT};
+pub use factorization::{CUBIC_LIMIT, Factorization, LINEAR_LIMIT, MATRIX_LIMIT};
 pub use form::MAX_RING_BANDS;
 pub use loss::{Errors, Loss};
 pub use lower::Lower;

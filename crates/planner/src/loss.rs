@@ -3,13 +3,15 @@
 //! Row `t` of `B = AC⁻¹` gives the error of released value `t`; loss is error times sensitivity.
 
 use crate::error::{Error, Result};
-use crate::factorization::{CUBIC_LIMIT, Factorization};
+use crate::factorization::{CUBIC_LIMIT, Factorization, LINEAR_LIMIT};
 use crate::participation::Participation;
 use crate::rows::{QUADRATIC_LIMIT, for_each_noising_row};
 use crate::sensitivity::{Adjacency, Sensitivity};
+use crate::series;
 use crate::strategy::Strategy;
 use crate::tree::Estimator;
 use crate::workload::{Filter, Workload};
+use std::collections::VecDeque;
 
 /// Errors of a factorisation for a workload, for noise of unit standard deviation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,12 +56,17 @@ impl Factorization {
 
     /// Largest and root-mean-square error.
     pub fn errors(&self, workload: &Workload) -> Result<Errors> {
-        if let (Strategy::Blt(blt), true, Workload::Prefix) = (self.strategy(), self.is_plain(), workload) {
-            let n = self.num_steps() as u64;
+        let n = self.num_steps();
+        if let (Some(blt), Workload::Prefix) = (self.plain_blt(), workload) {
             return Ok(Errors {
-                max: blt.max_error_squared(n).sqrt(),
-                rms: blt.mean_error_squared(n).sqrt(),
+                max: blt.max_error_squared(n as u64).sqrt(),
+                rms: blt.mean_error_squared(n as u64).sqrt(),
             });
+        }
+        // Independent noise: prefix t has t + 1 of them.
+        if let (Some([coef]), Workload::Prefix) = (self.few_coefs()?.as_deref(), workload) {
+            let n = n as f64;
+            return Ok(Errors { max: n.sqrt() / coef.abs(), rms: (0.5 * (n + 1.0)).sqrt() / coef.abs() });
         }
         let squared = self.per_query_error_squared(workload)?;
         let max = squared.iter().copied().fold(0.0, f64::max).sqrt();
@@ -68,6 +75,10 @@ impl Factorization {
 
     /// The square of every row's norm of `B`.
     pub fn per_query_error_squared(&self, workload: &Workload) -> Result<Vec<f64>> {
+        self.check_size("the error of every step", LINEAR_LIMIT, "n")?;
+        if let Workload::Toeplitz(coefs) = workload {
+            series::check_product(coefs.len(), self.num_steps())?;
+        }
         if self.is_plain()
             && let Some(coefs) = self.noising_coefs()?
             && let Some(decoder) = workload.apply(&coefs)
@@ -94,7 +105,7 @@ impl Factorization {
         self.for_each_row(|t, first, row, width| {
             let state = state.get_or_insert_with(|| Recursion::new(filter, width));
             let out = state.step(first, row, parts.column(t));
-            let error: f64 = out.iter().map(|value| value * value).sum();
+            let error = series::dot(out, out);
             errors.push(error * parts.row(t).powi(2));
         })?;
         Ok(errors)
@@ -193,35 +204,45 @@ impl Parts<'_> {
 /// The workload's recursion on whole rows: `y_t = Σ numerator_i x_{t−i}`, then one leaky sum per pole.
 struct Recursion<'a> {
     filter: &'a Filter,
-    past: Vec<Vec<f64>>,
+    /// Columns that any row has reached.
+    begun: usize,
+    /// As many rows as the numerator has coefficients, the youngest first, each with its first column.
+    past: VecDeque<(usize, Vec<f64>)>,
     sums: Vec<Vec<f64>>,
 }
 
 impl Recursion<'_> {
     fn new(filter: &Filter, width: usize) -> Recursion<'_> {
-        Recursion { filter, past: Vec::new(), sums: vec![vec![0.0; width]; filter.poles.len()] }
+        Recursion {
+            filter,
+            begun: 0,
+            past: VecDeque::new(),
+            sums: vec![vec![0.0; width]; filter.poles.len()],
+        }
     }
 
+    /// Touches only columns that have begun, and makes no list of that length: this is most of the time of n² quantities.
     fn step(&mut self, first: usize, row: &[f64], scale: f64) -> &[f64] {
-        let width = self.sums[0].len();
-        let mut input = vec![0.0; width];
-        input[first..first + row.len()].iter_mut().zip(row).for_each(|(out, value)| *out = scale * value);
-        let mut value = input.clone();
-        value.iter_mut().for_each(|value| *value *= self.filter.numerator[0]);
-        for (weight, past) in self.filter.numerator[1..].iter().zip(self.past.iter().rev()) {
-            value.iter_mut().zip(past).for_each(|(value, past)| *value += weight * past);
+        self.begun = self.begun.max(first + row.len());
+        let oldest = self.past.len() == self.filter.numerator.len();
+        let mut input = if oldest { self.past.pop_back().unwrap_or_default().1 } else { Vec::new() };
+        input.clear();
+        input.extend(row.iter().map(|value| scale * value));
+        self.past.push_front((first, input));
+        let (head, rest) = self.sums.split_first_mut().expect("a filter has a pole");
+        if self.filter.poles[0] != 1.0 {
+            head[..self.begun].iter_mut().for_each(|sum| *sum *= self.filter.poles[0]);
         }
-        if self.filter.numerator.len() > 1 {
-            self.past.push(input);
-            if self.past.len() >= self.filter.numerator.len() {
-                self.past.remove(0);
-            }
+        for (weight, (first, row)) in self.filter.numerator.iter().zip(&self.past) {
+            head[*first..].iter_mut().zip(row).for_each(|(sum, value)| *sum += weight * value);
         }
-        for (pole, sum) in self.filter.poles.iter().zip(&mut self.sums) {
-            sum.iter_mut().zip(&value).for_each(|(sum, value)| *sum = value + pole * *sum);
-            value.copy_from_slice(sum);
+        let mut last = &mut head[..self.begun];
+        for (pole, sums) in self.filter.poles[1..].iter().zip(rest) {
+            let sums = &mut sums[..self.begun];
+            sums.iter_mut().zip(&*last).for_each(|(sum, value)| *sum = value + pole * *sum);
+            last = sums;
         }
-        &self.sums[self.sums.len() - 1]
+        last
     }
 }
 

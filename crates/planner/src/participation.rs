@@ -11,12 +11,12 @@ pub enum Participation {
     Single,
     /// Every step.
     Full,
-    /// One fixed step of each epoch of `separation` steps: `(l, l + b, l + 2b, …)`, `max_participations` of them. Nobody takes part
-    /// in the steps after the last epoch.
+    /// One fixed step of each epoch of `separation` steps, from any epoch on: `(l, l + b, l + 2b, …)` for any step `l`, at most
+    /// `max_participations` of them.
     Cyclic {
         /// Steps per epoch, at least 1.
         separation: usize,
-        /// Epochs.
+        /// At most this many epochs, one after another.
         max_participations: usize,
     },
     /// Any steps that are at least `min_sep` apart, at most `max_participations` of them.
@@ -57,6 +57,40 @@ impl Participation {
             Participation::Patterns(patterns) => check_patterns(patterns, n),
         }
     }
+
+    /// How many patterns together hold every step: as few as are easily found; `None` if no patterns do. See [`crate::bounds`] for
+    /// what follows.
+    pub fn cover(&self, n: usize) -> Option<usize> {
+        match self {
+            Participation::Single => Some(n),
+            Participation::Full => Some(1),
+            // Every residue is cut into cycles.
+            Participation::Cyclic { separation, max_participations } => {
+                let (members, longer) = (n / separation, n % separation);
+                let cycles = |members: usize| members.div_ceil(*max_participations);
+                Some(longer * cycles(members + 1) + (separation - longer).min(n) * cycles(members))
+            }
+            // Residues of a modulus so large that none has more members than allowed.
+            Participation::MinSep { min_sep, max_participations } => {
+                Some(n.div_ceil(*max_participations).max(*min_sep).min(n))
+            }
+            Participation::Patterns(patterns) => {
+                // Where that many steps are held at all, they are listed.
+                if n > patterns.iter().map(Vec::len).sum() {
+                    return None;
+                }
+                let mut held = vec![false; n];
+                let mut count = 0;
+                for pattern in patterns {
+                    if pattern.iter().any(|t| !held[*t]) {
+                        count += 1;
+                        pattern.iter().for_each(|t| held[*t] = true);
+                    }
+                }
+                held.iter().all(|held| *held).then_some(count)
+            }
+        }
+    }
 }
 
 fn check_patterns(patterns: &[Vec<usize>], n: usize) -> Result<()> {
@@ -64,10 +98,16 @@ fn check_patterns(patterns: &[Vec<usize>], n: usize) -> Result<()> {
         return Err(Error::parameter("number of participation patterns", 0, "at least 1"));
     }
     for (i, pattern) in patterns.iter().enumerate() {
-        let ascends = pattern.windows(2).all(|pair| pair[0] < pair[1]);
-        if pattern.is_empty() || !ascends || pattern.last().is_some_and(|last| *last >= n) {
-            let name = format!("participation pattern {i}");
-            return Err(Error::parameter(name, format!("{pattern:?}"), format!("ascending steps below {n}")));
+        let name = || format!("participation pattern {i}");
+        let expected = || format!("ascending steps below {n}");
+        if pattern.is_empty() {
+            return Err(Error::parameter(name(), "empty", expected()));
+        }
+        // The first step that is out of place says enough: patterns may be long.
+        let wrong = |at: &usize| pattern[*at] >= n || *at > 0 && pattern[at - 1] >= pattern[*at];
+        if let Some(at) = (0..pattern.len()).find(wrong) {
+            let name = format!("{}, step {at} of it,", name());
+            return Err(Error::parameter(name, pattern[at], expected()));
         }
     }
     Ok(())
@@ -87,7 +127,32 @@ mod tests {
         assert!(message(min_sep(0, 1), 10).contains("separation is 0"));
         assert!(message(min_sep(3, 0), 10).contains("max participations is 0"));
         assert!(message(Participation::Single, 0).contains("number of steps is 0"));
-        assert!(message(Participation::Patterns(vec![vec![0, 12]]), 10).contains("pattern 0 is [0, 12]"));
+        assert!(
+            message(Participation::Patterns(vec![vec![0, 12]]), 10)
+                .contains("pattern 0, step 1 of it, is 12")
+        );
         assert!(message(Participation::Patterns(vec![]), 10).contains("patterns is 0"));
+        assert!(message(Participation::Patterns(vec![vec![]]), 10).contains("pattern 0 is empty"));
+    }
+
+    /// Covers as large as they say, of allowed patterns.
+    #[test]
+    fn covers_are_made_of_patterns() {
+        for n in 1..20_usize {
+            for b in 1..=n + 2 {
+                for k in 1..=n.div_ceil(b) {
+                    let cyclic = Participation::Cyclic { separation: b, max_participations: k };
+                    let cycles: usize = (0..b.min(n)).map(|l| (l..n).step_by(b).count().div_ceil(k)).sum();
+                    assert_eq!(cyclic.cover(n), Some(cycles), "{n} {b} {k}");
+                    let modulus =
+                        Participation::MinSep { min_sep: b, max_participations: k }.cover(n).unwrap();
+                    let longest = (0..modulus).map(|l| (l..n).step_by(modulus).count()).max();
+                    assert!(modulus >= b.min(n) && longest <= Some(k), "{n} {b} {k}");
+                }
+            }
+        }
+        let patterns = |list: &[&[usize]]| Participation::Patterns(list.iter().map(|p| p.to_vec()).collect());
+        assert_eq!(patterns(&[&[0, 1], &[0], &[1, 2]]).cover(3), Some(2));
+        assert_eq!(patterns(&[&[0, 1], &[0]]).cover(3), None);
     }
 }

@@ -4,9 +4,12 @@ use crate::error::Result;
 use crate::factorization::{CUBIC_LIMIT, Factorization};
 use crate::strategy::Strategy;
 use crate::tree::{Estimator, Tree};
+use std::collections::VecDeque;
 
 /// Most steps of a quantity that costs n² operations.
 pub const QUADRATIC_LIMIT: usize = 65_536;
+/// Most operations on rows of the inverse of a banded matrix.
+const BANDED_WORK: usize = 10_000_000_000;
 
 /// Calls `visit(t, first, row)` for every step: `row` holds columns `first..=t` of row `t` of `C⁻¹`, normalisation included.
 /// Not for causal trees, whose rows have a column per node.
@@ -27,6 +30,9 @@ pub(crate) fn for_each_noising_row(
         }
         return Ok(());
     }
+    if let Strategy::Banded(rows) = factorization.strategy() {
+        return for_each_banded_row(factorization, rows, visit);
+    }
     let mut rows = block_rows(factorization, factorization.restart_every())?;
     for block in factorization.blocks() {
         // Every block is the leading part of the first, but a full tree over fewer steps is another tree.
@@ -45,7 +51,6 @@ pub(crate) fn for_each_noising_row(
 /// Rows of `C⁻¹` of one block of a strategy that is not Toeplitz.
 fn block_rows(factorization: &Factorization, len: usize) -> Result<Vec<Vec<f64>>> {
     Ok(match factorization.strategy() {
-        Strategy::Banded(rows) => banded_inverse(&rows[..len]),
         Strategy::Dense(matrix) => {
             factorization.check_size("the inverse", CUBIC_LIMIT, "n³/6")?;
             let inverse = matrix.inverse();
@@ -67,17 +72,31 @@ fn dense_row(terms: Vec<(u64, f64)>) -> Vec<f64> {
     row
 }
 
-/// `x_t = (e_t − Σ C[t,t−a] x_{t−a}) / C[t,t]`.
-fn banded_inverse(rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
-    let mut inverse: Vec<Vec<f64>> = Vec::with_capacity(rows.len());
-    for (t, row) in rows.iter().enumerate() {
-        let mut out = vec![0.0; t + 1];
-        for (age, weight) in row.iter().enumerate().skip(1) {
-            out.iter_mut().zip(&inverse[t - age]).for_each(|(out, value)| *out -= weight * value);
+/// `x_t = (e_t − Σ C[t,t−a] x_{t−a}) / C[t,t]`, from as many rows before as there are bands: the inverse is never held as a whole.
+fn for_each_banded_row(
+    factorization: &Factorization,
+    rows: &[Vec<f64>],
+    mut visit: impl FnMut(usize, usize, &[f64]),
+) -> Result<()> {
+    let bands = factorization.num_bands();
+    factorization.check_size("rows of the inverse", (2 * BANDED_WORK / bands).isqrt(), "n²·bands/2")?;
+    for block in factorization.blocks() {
+        let mut past: VecDeque<Vec<f64>> = VecDeque::with_capacity(bands);
+        for t in block.clone() {
+            let own = t - block.start;
+            let coefs = &rows[own];
+            let mut out = vec![0.0; own + 1];
+            for (weight, past) in coefs[1..].iter().zip(&past) {
+                out.iter_mut().zip(past).for_each(|(out, value)| *out -= weight * value);
+            }
+            out[own] += 1.0;
+            out.iter_mut().for_each(|value| *value /= coefs[0]);
+            let divisor = factorization.divisor(t);
+            let scaled: Vec<f64> = out.iter().map(|value| divisor * value).collect();
+            visit(t, block.start, &scaled);
+            past.push_front(out);
+            past.truncate(bands - 1);
         }
-        out[t] += 1.0;
-        out.iter_mut().for_each(|value| *value /= row[0]);
-        inverse.push(out);
     }
-    inverse
+    Ok(())
 }

@@ -4,14 +4,19 @@
 //! Where no allowed pair has a negative entry, all `u` are equal and the sum over the best pattern is exact. With negative ones
 //! the value depends on the dimension (Grothendieck), and the sum of absolute values is an upper bound.
 
+mod min_sep;
+mod patterns;
+mod sums;
+
+use crate::blt::Blt;
 use crate::error::{Error, Result};
-use crate::factorization::Factorization;
-use crate::gram::Gram;
+use crate::factorization::{Factorization, LINEAR_LIMIT};
 use crate::participation::Participation;
-use crate::rows::QUADRATIC_LIMIT;
 use crate::strategy::Strategy;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use sums::{
+    best_cyclic_sum, best_separated_sum, early_and_often_of_few, early_and_often_squared, orthogonal_sum,
+};
 
 /// Neighbouring datasets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,10 +52,15 @@ pub struct Sensitivity {
 
 /// Entries this close to zero, relative to the columns' norms, are rounding.
 const ROUNDING: f64 = 1e-13;
-/// Most patterns that are tried one by one.
-const MAX_PATTERNS: f64 = 2e6;
-/// Most pairs of participations in the closed form of a BLT; beyond, its coefficients are written out.
-const MAX_CLOSED_PARTICIPATIONS: usize = 2000;
+/// Participations up to which the closed form of a BLT is the quicker one; beyond, its coefficients are written out.
+const FEW_PARTICIPATIONS: usize = 2000;
+/// Most participations times squared buffers of that closed form, where coefficients are too many to write out.
+const MAX_CLOSED_WORK: usize = 40_000_000;
+/// Most additions of the dynamic program over separated steps.
+const MAX_SEPARATED_WORK: usize = 4_000_000_000;
+
+/// A squared sensitivity, whether it is the true one, and why.
+type Squared = (f64, Kind, &'static str);
 
 impl Factorization {
     /// The sensitivity under a participation schema.
@@ -64,259 +74,143 @@ impl Factorization {
         Ok(Sensitivity { value: factor * squared.sqrt(), kind, reason })
     }
 
-    fn sensitivity_squared(&self, participation: &Participation) -> Result<(f64, Kind, &'static str)> {
+    fn sensitivity_squared(&self, participation: &Participation) -> Result<Squared> {
         let n = self.num_steps();
         let (separation, participations) = match participation {
-            Participation::Single => {
-                return Ok((self.max_column_norm_squared()?, Kind::Exact, "largest column norm"));
-            }
+            Participation::Single => (n, 1),
             Participation::Full => (1, n),
             Participation::Cyclic { separation, max_participations } => (*separation, *max_participations),
             Participation::MinSep { min_sep, max_participations } => (*min_sep, *max_participations),
             Participation::Patterns(patterns) => return self.over_patterns(patterns),
         };
-        if participations == 1 && matches!(participation, Participation::MinSep { .. }) {
+        // A cycle may begin at any step, so that one participation is any one step.
+        if participations == 1 {
             return Ok((self.max_column_norm_squared()?, Kind::Exact, "largest column norm"));
         }
+        let cyclic = !matches!(participation, Participation::MinSep { .. });
         if self.num_bands() <= separation {
-            let norms = self.column_norms_squared()?;
-            let squared = match participation {
-                Participation::MinSep { .. } => best_separated_sum(&norms, separation, participations),
-                _ => best_cyclic_sum(&norms, separation, participations),
-            };
+            let squared = self.orthogonal(separation, participations, cyclic)?;
             return Ok((squared, Kind::Exact, "no more bands than the separation: columns are orthogonal"));
         }
-        if let Some(squared) = self.early_and_often(separation, participations)? {
-            return Ok((
-                squared,
-                Kind::Exact,
-                "non-negative, non-increasing Toeplitz: early and often is worst",
-            ));
+        if let Some(found) = self.early_and_often(separation, participations, cyclic)? {
+            return Ok(found);
         }
-        match participation {
-            Participation::MinSep { .. } => self.min_sep(separation, participations),
-            _ => self.cyclic(separation, participations),
+        match cyclic {
+            true => self.cyclic(separation, participations),
+            false => self.min_sep(separation, participations),
         }
     }
 
     fn max_column_norm_squared(&self) -> Result<f64> {
-        match self.strategy() {
-            Strategy::Blt(blt) if self.is_plain() => Ok(blt.column_norm_squared(self.num_steps() as u64)),
-            _ => Ok(self.column_norms_squared()?.into_iter().fold(0.0, f64::max)),
+        if let Some(blt) = self.plain_blt() {
+            return Ok(blt.column_norm_squared(self.num_steps() as u64));
         }
+        if let Some(coefs) = self.few_coefs()? {
+            return Ok(coefs.iter().map(|coef| coef * coef).sum());
+        }
+        if !self.has_scaled_columns()
+            && let Some(coefs) = self.strategy_coefs()?
+        {
+            // The first column of a block has all of the coefficients.
+            return Ok(coefs.iter().map(|coef| coef * coef).sum());
+        }
+        Ok(self.column_norms_squared()?.into_iter().fold(0.0, f64::max))
     }
 
-    /// `‖Σ_j C[:, jb]‖²`, if the strategy is a plain Toeplitz one whose coefficients are non-negative and never increase.
-    fn early_and_often(&self, separation: usize, participations: usize) -> Result<Option<f64>> {
+    /// Columns that may be met together do not overlap: the best sum of their squared norms.
+    fn orthogonal(&self, separation: usize, participations: usize, cyclic: bool) -> Result<f64> {
+        if let Some(coefs) = self.few_coefs()? {
+            return Ok(orthogonal_sum(&coefs, self.num_steps(), separation, participations));
+        }
+        let norms = self.column_norms_squared()?;
+        if cyclic {
+            return Ok(best_cyclic_sum(&norms, separation, participations));
+        }
+        self.check_separated(participations)?;
+        Ok(best_separated_sum(&norms, separation, participations))
+    }
+
+    /// The dynamic program over separated steps costs a pass over all steps per participation.
+    fn check_separated(&self, participations: usize) -> Result<()> {
+        let limit = MAX_SEPARATED_WORK / participations;
+        self.check_size(
+            &format!("min-sep sensitivity with {participations} participations"),
+            limit,
+            "n·participations",
+        )
+    }
+
+    /// `‖Σ_j C[:, jb]‖²`, where a plain Toeplitz strategy has its worst pattern there.
+    ///
+    /// The columns of a cycle that begins at step `l` sum to those of the first cycle, moved down by `l` and cut at the end: without
+    /// negative coefficients no later cycle is worse. Of all separated steps, the earliest are the worst if in addition
+    /// coefficients never increase.
+    fn early_and_often(
+        &self,
+        separation: usize,
+        participations: usize,
+        cyclic: bool,
+    ) -> Result<Option<Squared>> {
         if !self.is_plain() {
             return Ok(None);
         }
-        if let Strategy::Blt(blt) = self.strategy()
-            && participations <= MAX_CLOSED_PARTICIPATIONS
-        {
+        let found = |squared: f64, monotone: bool| {
+            let reason = match monotone {
+                true => "non-negative, non-increasing Toeplitz: early and often is worst",
+                false => "non-negative Toeplitz: the earliest cycle is worst",
+            };
+            (monotone || cyclic).then_some((squared, Kind::Exact, reason))
+        };
+        let closed = |blt: &Blt| {
             let [n, b, k] = [self.num_steps(), separation, participations].map(|number| number as u64);
-            return Ok(blt.is_non_increasing().then(|| blt.min_sep_sensitivity_squared(n, b, k)));
+            found(blt.min_sep_sensitivity_squared(n, b, k), blt.is_non_increasing())
+        };
+        let written = self.num_steps() <= LINEAR_LIMIT;
+        if let Some(blt) = self.plain_blt()
+            && (participations <= FEW_PARTICIPATIONS
+                || !written && participations <= MAX_CLOSED_WORK / blt.num_buffers().pow(2).max(1))
+        {
+            return Ok(closed(&blt));
+        }
+        let shape = |coefs: &[f64]| {
+            let monotone = coefs.windows(2).all(|pair| pair[0] >= pair[1]);
+            (coefs.iter().all(|coef| *coef >= 0.0), monotone)
+        };
+        if let Some(coefs) = self.few_coefs()? {
+            let (positive, monotone) = shape(&coefs);
+            let squared = || early_and_often_of_few(&coefs, self.num_steps(), separation, participations);
+            return Ok((positive && (monotone || cyclic)).then(|| found(squared(), monotone)).flatten());
         }
         let Some(coefs) = self.strategy_coefs()? else { return Ok(None) };
-        let monotone =
-            coefs.windows(2).all(|pair| pair[0] >= pair[1]) && coefs.last().is_some_and(|c| *c >= 0.0);
-        Ok(monotone.then(|| early_and_often_squared(&coefs, separation, participations)))
+        let (positive, monotone) = shape(&coefs);
+        let squared = || early_and_often_squared(&coefs, separation, participations);
+        Ok((positive && (monotone || cyclic)).then(|| found(squared(), monotone)).flatten())
     }
 
-    /// Patterns of one residue each, diagonal by diagonal.
-    fn cyclic(&self, separation: usize, participations: usize) -> Result<(f64, Kind, &'static str)> {
-        let n = self.num_steps();
-        if separation == 1 {
-            self.check_size("full-batch sensitivity", QUADRATIC_LIMIT, "n²")?;
-        }
-        let gram = Gram::new(self)?;
-        let norms = gram.diagonal(0)?;
-        let member = |t: usize| t / separation < participations;
-        let mut sums = vec![(0.0, false); separation.min(n)];
-        for (t, norm) in norms.iter().enumerate().filter(|(t, _)| member(*t)) {
-            sums[t % separation].0 += norm;
-        }
-        for lag in (1..participations).map(|i| i * separation).take_while(|lag| *lag < n) {
-            for (s, entry) in gram.diagonal(lag)?.into_iter().enumerate().filter(|(s, _)| member(s + lag)) {
-                let sum = &mut sums[s % separation];
-                sum.0 += 2.0 * entry.abs();
-                sum.1 |= entry < -ROUNDING * (norms[s] * norms[s + lag]).sqrt();
+    /// A plain BLT, or one of one buffer by another name.
+    pub(crate) fn plain_blt(&self) -> Option<Blt> {
+        match self.strategy() {
+            _ if !self.is_plain() => None,
+            Strategy::Blt(blt) => Some(blt.clone()),
+            // Short ones are exact by their coefficients.
+            Strategy::OneParameter { decay } if self.num_steps() > LINEAR_LIMIT => {
+                Blt::new(&[*decay], &[*decay]).ok()
             }
+            _ => None,
         }
-        Ok(worst(sums, "every cyclic pattern tried"))
-    }
-
-    fn over_patterns(&self, patterns: &[Vec<usize>]) -> Result<(f64, Kind, &'static str)> {
-        let gram = Gram::new(self)?;
-        let norms = gram.diagonal(0)?;
-        let mut sums: Vec<(f64, bool)> =
-            patterns.iter().map(|pattern| (pattern.iter().map(|t| norms[*t]).sum(), false)).collect();
-        let mut by_lag: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
-        for (i, pattern) in patterns.iter().enumerate() {
-            for (at, s) in pattern.iter().enumerate() {
-                pattern[at + 1..].iter().for_each(|t| by_lag.entry(t - s).or_default().push((i, *s)));
-            }
-        }
-        for (lag, pairs) in by_lag {
-            let diagonal = gram.diagonal(lag)?;
-            for (i, s) in pairs {
-                sums[i].0 += 2.0 * diagonal[s].abs();
-                sums[i].1 |= diagonal[s] < -ROUNDING * (norms[s] * norms[s + lag]).sqrt();
-            }
-        }
-        Ok(worst(sums, "every pattern tried"))
-    }
-
-    fn min_sep(&self, separation: usize, participations: usize) -> Result<(f64, Kind, &'static str)> {
-        let n = self.num_steps();
-        if count_patterns(n, separation, participations) <= MAX_PATTERNS && n <= 64 {
-            return self.enumerated(separation, participations);
-        }
-        if let (true, Some(coefs)) = (self.is_plain(), self.strategy_coefs()?) {
-            let envelope = non_increasing_envelope(&coefs);
-            let squared = early_and_often_squared(&envelope, separation, participations);
-            return Ok((
-                squared,
-                Kind::UpperBound,
-                "non-increasing envelope of a Toeplitz strategy that increases",
-            ));
-        }
-        self.check_size("min-sep sensitivity", QUADRATIC_LIMIT / 4, "n²")?;
-        self.window_bound(separation, participations)
-    }
-
-    /// All patterns of a small number of steps.
-    fn enumerated(&self, separation: usize, participations: usize) -> Result<(f64, Kind, &'static str)> {
-        let n = self.num_steps();
-        let gram = Gram::new(self)?;
-        let diagonals = (0..n).map(|lag| gram.diagonal(lag)).collect::<Result<Vec<_>>>()?;
-        let mut best = vec![(0.0, false)];
-        let mut pattern: Vec<usize> = Vec::new();
-        // Depth first; `sum` and `negative` are those of the pattern so far.
-        let mut stack: Vec<(usize, usize, f64, bool)> = (0..n).map(|t| (0, t, 0.0, false)).collect();
-        while let Some((depth, t, sum, negative)) = stack.pop() {
-            pattern.truncate(depth);
-            let mut sum = sum + diagonals[0][t];
-            let mut negative = negative;
-            for &s in &pattern {
-                let entry = diagonals[t - s][s];
-                sum += 2.0 * entry.abs();
-                negative |= entry < -ROUNDING * (diagonals[0][s] * diagonals[0][t]).sqrt();
-            }
-            pattern.push(t);
-            best.push((sum, negative));
-            if best.len() > 4096 {
-                best = vec![largest(&best)];
-            }
-            if pattern.len() < participations {
-                stack.extend((t + separation..n).map(|next| (pattern.len(), next, sum, negative)));
-            }
-        }
-        Ok(worst(best, "every pattern tried"))
-    }
-
-    /// In every window of `separation` steps there is at most one participation, so a step's row of the Gram matrix counts at most its
-    /// largest entry per window; then the best separated steps are chosen by these row sums.
-    fn window_bound(&self, separation: usize, participations: usize) -> Result<(f64, Kind, &'static str)> {
-        let n = self.num_steps();
-        let gram = Gram::new(self)?;
-        let windows = n.div_ceil(separation);
-        // largest[t][side·windows + w]: the largest |entry| at a distance in [w·b, (w + 1)·b).
-        let mut largest = vec![vec![0.0_f64; 2 * windows]; n];
-        for lag in separation..n {
-            for (s, entry) in gram.diagonal(lag)?.into_iter().enumerate() {
-                let window = lag / separation;
-                let right = &mut largest[s][window];
-                *right = right.max(entry.abs());
-                let left = &mut largest[s + lag][windows + window];
-                *left = left.max(entry.abs());
-            }
-        }
-        let mut rows = gram.diagonal(0)?;
-        for (row, largest) in rows.iter_mut().zip(&mut largest) {
-            largest.sort_by(|a, b| b.total_cmp(a));
-            *row += largest.iter().take(participations - 1).sum::<f64>();
-        }
-        let squared = best_separated_sum(&rows, separation, participations);
-        Ok((squared, Kind::UpperBound, "largest entry of the Gram matrix per window of one participation"))
     }
 }
 
 /// The largest of sums that are exact (false) or bounds (true); exact only if no bound exceeds it.
-fn worst(sums: Vec<(f64, bool)>, reason: &'static str) -> (f64, Kind, &'static str) {
-    match largest(&sums) {
+fn worst(sums: impl IntoIterator<Item = (f64, bool)>, reason: &'static str) -> Squared {
+    match largest(sums) {
         (value, false) => (value, Kind::Exact, reason),
         (value, true) => (value, Kind::UpperBound, "the Gram matrix has negative entries on allowed pairs"),
     }
 }
 
-fn largest(sums: &[(f64, bool)]) -> (f64, bool) {
-    sums.iter().copied().fold((0.0, false), |best, sum| if sum.0 > best.0 { sum } else { best })
-}
-
-/// `‖Σ_{j<k} C[:, jb]‖²` from the first column.
-fn early_and_often_squared(coefs: &[f64], separation: usize, participations: usize) -> f64 {
-    // x_t = c_t + x_{t−b}: the columns that have begun. None ends before the last step as long as they are no more than k.
-    let mut sums = coefs.to_vec();
-    for t in separation..coefs.len() {
-        sums[t] = if t / separation < participations {
-            coefs[t] + sums[t - separation]
-        } else {
-            (0..participations).map(|j| coefs[t - j * separation]).sum()
-        };
-    }
-    sums.iter().map(|sum| sum * sum).sum()
-}
-
-fn non_increasing_envelope(coefs: &[f64]) -> Vec<f64> {
-    let mut envelope: Vec<f64> = coefs.iter().map(|coef| coef.abs()).collect();
-    for t in (1..envelope.len()).rev() {
-        envelope[t - 1] = envelope[t - 1].max(envelope[t]);
-    }
-    envelope
-}
-
-/// The largest sum of at most `count` values that are at least `separation` apart; values are non-negative.
-fn best_separated_sum(values: &[f64], separation: usize, count: usize) -> f64 {
-    let n = values.len();
-    // best[t]: of the steps from t on, with the participations counted so far.
-    let mut best = vec![0.0; n + 1];
-    for _ in 0..count {
-        // In place and forward: what is read lies ahead of what is written, and is still that of one participation fewer.
-        let last = n.saturating_sub(separation);
-        for t in 0..last {
-            best[t] = values[t] + best[t + separation];
-        }
-        best[last..n].copy_from_slice(&values[last..]);
-        let mut later = 0.0;
-        for value in best[..n].iter_mut().rev() {
-            later = if *value > later { *value } else { later };
-            *value = later;
-        }
-    }
-    best[0]
-}
-
-/// The largest sum over one residue, of its first `count` members.
-fn best_cyclic_sum(values: &[f64], separation: usize, count: usize) -> f64 {
-    let sum = |first: usize| values[first..].iter().step_by(separation).take(count).sum::<f64>();
-    (0..separation.min(values.len())).map(sum).fold(0.0, f64::max)
-}
-
-/// How many patterns there are, the empty one included, up to a limit worth knowing.
-fn count_patterns(n: usize, separation: usize, participations: usize) -> f64 {
-    let mut after = vec![1.0_f64; n + 1];
-    for _ in 0..participations.min(n) {
-        let mut now = vec![1.0_f64; n + 1];
-        for t in (0..n).rev() {
-            now[t] = now[t + 1] + after[(t + separation).min(n)];
-        }
-        after = now;
-        if after[0] > MAX_PATTERNS {
-            break;
-        }
-    }
-    after[0]
+fn largest(sums: impl IntoIterator<Item = (f64, bool)>) -> (f64, bool) {
+    sums.into_iter().fold((0.0, false), |best, sum| if sum.0 > best.0 { sum } else { best })
 }
 
 impl Sensitivity {

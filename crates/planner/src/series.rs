@@ -8,6 +8,23 @@ use corrnoise_fft::{Complex64, Transforms};
 
 /// Up to this many multiplications the recurrence is used.
 const RECURRENCE_WORK: usize = 1 << 26;
+/// And for so few coefficients, however long the other series: a transform is longer than both, in complex numbers.
+const FEW: usize = 256;
+/// Longest series that goes through transforms, which hold some 100 bytes per coefficient.
+const TRANSFORM_LIMIT: usize = 1 << 22;
+
+fn is_long(short: usize, long: usize) -> bool {
+    short > FEW && short.saturating_mul(long) > RECURRENCE_WORK
+}
+
+/// Refuses a product or quotient with so many coefficients on one side and `n` on the other that memory would not hold its transforms.
+pub(crate) fn check_product(coefs: usize, n: usize) -> Result<()> {
+    if n <= TRANSFORM_LIMIT || !is_long(coefs.min(n), n) {
+        return Ok(());
+    }
+    let what = format!("a series of {coefs} coefficients times another");
+    Err(Error::TooLarge { what, cost: "n log n", n, limit: TRANSFORM_LIMIT })
+}
 
 /// Refuses an empty series, one that is not finite, or one that starts with zero.
 pub(crate) fn check(coefs: &[f64], name: &str) -> Result<()> {
@@ -38,7 +55,7 @@ pub fn binomial(power: f64, n: usize) -> Vec<f64> {
 pub fn multiply(a: &[f64], b: &[f64], n: usize) -> Vec<f64> {
     let (a, b) = (&a[..a.len().min(n)], &b[..b.len().min(n)]);
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
-    if short.len().saturating_mul(long.len()) > RECURRENCE_WORK {
+    if is_long(short.len(), long.len()) {
         return multiply_by_fft(a, b, n);
     }
     let mut out = vec![0.0; n];
@@ -64,7 +81,7 @@ fn multiply_by_fft(a: &[f64], b: &[f64], n: usize) -> Vec<f64> {
 /// The first `n` coefficients of `1/a`; `a` must not start with zero.
 pub fn inverse(a: &[f64], n: usize) -> Vec<f64> {
     let a = &a[..a.len().min(n)];
-    if a.len().saturating_mul(n) <= RECURRENCE_WORK {
+    if !is_long(a.len(), n) {
         return divide_by_recurrence(&[1.0], a, n);
     }
     // Newton: each turn doubles the number of right coefficients.

@@ -151,7 +151,7 @@ impl Strategy {
             Strategy::Damped { damping } => damp(series::binomial(-0.5, n), *damping),
             Strategy::Toeplitz(coefs) => padded(coefs, n),
             Strategy::Blt(blt) => blt.strategy_coefs(n),
-            Strategy::BandedInverse(coefs) => series::inverse(coefs, n),
+            Strategy::BandedInverse(coefs) => inverse(coefs, n)?,
             Strategy::Banded(_) | Strategy::Dense(_) | Strategy::Tree(_) => return Ok(None),
         }))
     }
@@ -166,7 +166,7 @@ impl Strategy {
                     let gamma = 1.0 - weight_decay;
                     padded(&[1.0, -(beta + gamma), beta * gamma], n)
                 }
-                (_, Some(coefs)) => series::inverse(&coefs, n),
+                (_, Some(coefs)) => inverse(&coefs, n)?,
                 (_, None) => return Ok(None),
             },
             Strategy::OneParameter { decay } => padded(&[1.0, -decay], n),
@@ -174,14 +174,19 @@ impl Strategy {
             Strategy::SquareRoot(Workload::Momentum { beta, weight_decay }) => {
                 quadratic_power(*beta, 1.0 - weight_decay, 0.5, n)
             }
-            Strategy::SquareRoot(workload) => series::inverse(&square_root_of(workload, n)?, n),
+            Strategy::SquareRoot(workload) => inverse(&square_root_of(workload, n)?, n)?,
             Strategy::Damped { damping } => damp(series::binomial(0.5, n), *damping),
-            Strategy::Toeplitz(coefs) => series::inverse(coefs, n),
+            Strategy::Toeplitz(coefs) => inverse(coefs, n)?,
             Strategy::Blt(blt) => blt.noising_coefs(n),
             Strategy::BandedInverse(coefs) => padded(coefs, n),
             Strategy::Banded(_) | Strategy::Dense(_) | Strategy::Tree(_) => return Ok(None),
         }))
     }
+}
+
+fn inverse(coefs: &[f64], n: usize) -> Result<Vec<f64>> {
+    series::check_product(coefs.len(), n)?;
+    Ok(series::inverse(coefs, n))
 }
 
 /// Most steps for which the square root of an arbitrary Toeplitz workload is computed.

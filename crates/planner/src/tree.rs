@@ -109,12 +109,16 @@ impl Tree {
 
     /// `(CᵀC)[s, t]`: the number of nodes that contain both steps.
     pub fn gram(&self, s: usize, t: usize) -> f64 {
-        let levels = self.levels_over(s).min(self.levels_over(t));
-        levels.saturating_sub(meeting_level(s, t)) as f64
+        Tree::shared_nodes([s, t], [self.levels_over(s), self.levels_over(t)])
+    }
+
+    /// The same, from how many nodes contain each.
+    pub(crate) fn shared_nodes([s, t]: [usize; 2], levels: [usize; 2]) -> f64 {
+        levels[0].min(levels[1]).saturating_sub(meeting_level(s, t)) as f64
     }
 
     /// How many nodes contain a step. Where one is incomplete, so are all above it.
-    fn levels_over(&self, step: usize) -> usize {
+    pub(crate) fn levels_over(&self, step: usize) -> usize {
         match self.estimator {
             _ if step >= self.num_steps => 0,
             Estimator::Full => self.height() + 1,

@@ -1,6 +1,9 @@
 //! Every sensitivity against all patterns, one by one, on small matrices of all kinds.
 
-use corrnoise_planner::{Adjacency, Factorization, Kind, Lower, Participation, Strategy};
+use corrnoise_planner::optimize::{Problem, Target};
+use corrnoise_planner::{
+    Adjacency, Blt, Estimator, Factorization, Kind, Lower, Participation, Strategy, Tree, Workload,
+};
 
 /// A generator of test numbers.
 struct Random(u64);
@@ -30,8 +33,15 @@ fn patterns(participation: &Participation, n: usize) -> Vec<Vec<usize>> {
     match participation {
         Participation::Single => (0..n).map(|t| vec![t]).collect(),
         Participation::Full => vec![(0..n).collect()],
-        Participation::Cyclic { separation, max_participations } => (0..(*separation).min(n))
-            .map(|first| (first..n).step_by(*separation).take(*max_participations).collect())
+        // From every step on, and every part of such a cycle.
+        Participation::Cyclic { separation, max_participations } => (0..n)
+            .flat_map(|first| {
+                let cycle: Vec<usize> = (first..n).step_by(*separation).take(*max_participations).collect();
+                let part = |bits: u32, cycle: &[usize]| {
+                    (0..cycle.len()).filter(|i| bits >> i & 1 == 1).map(|i| cycle[i]).collect::<Vec<_>>()
+                };
+                (1..1_u32 << cycle.len()).map(move |bits| part(bits, &cycle)).collect::<Vec<_>>()
+            })
             .collect(),
         Participation::MinSep { min_sep, max_participations } => (1..1_u32 << n)
             .filter(|bits| bits.count_ones() as usize <= *max_participations)
@@ -43,9 +53,9 @@ fn patterns(participation: &Participation, n: usize) -> Vec<Vec<usize>> {
 }
 
 /// The best pattern by sums of absolute values, and whether an allowed pair has a negative entry.
-fn enumerate(matrix: &Lower, participation: &Participation) -> (f64, bool) {
-    let n = matrix.len();
-    let gram = |s: usize, t: usize| (0..n).map(|r| matrix.get(r, s) * matrix.get(r, t)).sum::<f64>();
+fn enumerate(rows: &[Vec<f64>], participation: &Participation) -> (f64, bool) {
+    let n = rows[0].len();
+    let gram = |s: usize, t: usize| rows.iter().map(|row| row[s] * row[t]).sum::<f64>();
     let entries: Vec<Vec<f64>> = (0..n).map(|s| (0..n).map(|t| gram(s, t)).collect()).collect();
     let (mut best, mut negative) = (0.0_f64, false);
     for pattern in patterns(participation, n) {
@@ -62,24 +72,49 @@ fn enumerate(matrix: &Lower, participation: &Participation) -> (f64, bool) {
 }
 
 /// ‖Σ_t C[:,t] u_tᵀ‖ over random unit vectors in a few dimensions and random patterns: no sensitivity may be below.
-fn reachable(matrix: &Lower, participation: &Participation, random: &mut Random) -> f64 {
-    let (n, dim) = (matrix.len(), 3);
+fn reachable(rows: &[Vec<f64>], participation: &Participation, random: &mut Random) -> f64 {
+    let (n, dim) = (rows[0].len(), 3);
     let all = patterns(participation, n);
     let mut best = 0.0_f64;
     for _ in 0..20 {
         let pattern = &all[random.below(all.len())];
-        let mut moved = vec![0.0; n * dim];
+        let mut moved = vec![0.0; rows.len() * dim];
         for &t in pattern {
             let mut u: Vec<f64> = (0..dim).map(|_| random.signed()).collect();
             let norm = u.iter().map(|x| x * x).sum::<f64>().sqrt();
             u.iter_mut().for_each(|x| *x /= norm);
-            for row in t..n {
-                (0..dim).for_each(|i| moved[row * dim + i] += matrix.get(row, t) * u[i]);
+            for (r, row) in rows.iter().enumerate() {
+                (0..dim).for_each(|i| moved[r * dim + i] += row[t] * u[i]);
             }
         }
         best = best.max(moved.iter().map(|x| x * x).sum::<f64>().sqrt());
     }
     best
+}
+
+/// The rows of a square matrix.
+fn rows_of(matrix: &Lower) -> Vec<Vec<f64>> {
+    let n = matrix.len();
+    (0..n).map(|t| (0..n).map(|s| if s <= t { matrix.get(t, s) } else { 0.0 }).collect()).collect()
+}
+
+/// The rows of `C`; a tree has one per node and block, which no square matrix stands for.
+fn rows(factorization: &Factorization, norms: &[f64]) -> Vec<Vec<f64>> {
+    let Strategy::Tree(estimator) = factorization.strategy() else {
+        return rows_of(&factorization.matrix().unwrap());
+    };
+    let (n, every) = (factorization.num_steps(), factorization.restart_every());
+    let mut rows = Vec::new();
+    for start in (0..n).step_by(every) {
+        let len = every.min(n - start);
+        for row in Tree::new(*estimator, len).unwrap().strategy_matrix().unwrap().1 {
+            let entry = |t: usize| {
+                if (start..start + len).contains(&t) { row[t - start] / norms[t] } else { 0.0 }
+            };
+            rows.push((0..n).map(entry).collect());
+        }
+    }
+    rows
 }
 
 fn random_dense(random: &mut Random, n: usize, entry: fn(&mut Random) -> f64) -> Strategy {
@@ -93,7 +128,23 @@ fn random_dense(random: &mut Random, n: usize, entry: fn(&mut Random) -> f64) ->
 
 fn random_strategy(random: &mut Random, n: usize) -> Strategy {
     let positive = |random: &mut Random| 0.1 + random.unit();
-    match random.below(7) {
+    match random.below(13) {
+        7 => {
+            let buffers = 1 + random.below(3);
+            let decay: Vec<f64> =
+                (0..buffers).map(|i| (i as f64 + 0.9 * random.unit() + 0.05) / buffers as f64).collect();
+            // Scales that sum to more than 1 make the second coefficient the largest.
+            let scale: Vec<f64> = (0..buffers).map(|_| 0.6 * random.unit() + 1e-3).collect();
+            Blt::new(&scale, &decay).map_or(Strategy::Identity, Strategy::Blt)
+        }
+        8 => Strategy::square_root(Workload::momentum(0.9 * random.unit(), 0.1).unwrap()).unwrap(),
+        9 => Strategy::damped(0.9 * random.unit()).unwrap(),
+        10 => Strategy::Output(Workload::nesterov(0.9 * random.unit()).unwrap()),
+        11 => Strategy::Tree([Estimator::Plain, Estimator::Streaming, Estimator::Full][random.below(3)]),
+        12 => Strategy::banded_inverse(
+            (0..1 + random.below(n)).map(|a| if a == 0 { 1.0 } else { 0.5 * random.signed() }).collect(),
+        )
+        .unwrap(),
         0 => random_dense(random, n, Random::unit),
         1 => random_dense(random, n, Random::signed),
         2 => {
@@ -151,11 +202,13 @@ fn every_sensitivity_agrees_with_all_patterns() {
         if random.below(4) == 0 {
             factorization = factorization.restarted(1 + random.below(n)).unwrap();
         }
+        let mut norms = vec![1.0; n];
         if random.below(4) == 0 {
+            norms = factorization.column_norms_squared().unwrap().into_iter().map(f64::sqrt).collect();
             factorization = factorization.column_normalized().unwrap();
         }
         let participation = random_participation(&mut random, n);
-        let matrix = factorization.matrix().unwrap();
+        let matrix = rows(&factorization, &norms);
         let (best, negative) = enumerate(&matrix, &participation);
         let got = factorization.sensitivity(&participation, Adjacency::ZeroOut).unwrap();
         let what = || {
@@ -177,6 +230,12 @@ fn every_sensitivity_agrees_with_all_patterns() {
             }
         }
         assert!(got.value >= reachable(&matrix, &participation, &mut random) * (1.0 - 1e-12), "{}", what());
+        let (loss, bound) = bounded(&factorization, &participation, case);
+        assert!(
+            bound.is_none_or(|bound| bound <= loss * (1.0 + 1e-9)),
+            "bound {bound:?}, rms loss {loss}: {}",
+            what()
+        );
         let replaced = factorization.sensitivity(&participation, Adjacency::ReplaceOne).unwrap();
         assert_eq!(replaced.value, 2.0 * got.value);
     }
@@ -184,6 +243,44 @@ fn every_sensitivity_agrees_with_all_patterns() {
         "{exact} exact, {bounds} upper bounds, {tight} of them the sum of absolute values of the best pattern"
     );
     assert!(exact > 8_000 && bounds > 500);
+}
+
+/// The RMS loss of a strategy for some workload, and what no strategy should go below.
+fn bounded(factorization: &Factorization, participation: &Participation, case: usize) -> (f64, Option<f64>) {
+    let n = factorization.num_steps();
+    let rates = (0..n).map(|t| 1.0 / (1.0 + t as f64)).collect();
+    let workload = match case % 4 {
+        0 | 1 => Workload::Prefix,
+        2 => Workload::momentum(0.9, 0.01).unwrap(),
+        _ => Workload::Prefix.with_learning_rates(rates).unwrap(),
+    };
+    let problem =
+        Problem { workload, participation: participation.clone(), ..Problem::streaming(n, Target::Rms) };
+    let bound = problem.nuclear_bound().unwrap().map(|(bound, _)| bound);
+    let cheap = problem.lower_bound().0;
+    let (loss, _) = problem.loss(factorization).unwrap();
+    assert!(cheap <= loss * (1.0 + 1e-9), "{} {participation:?}: {cheap} {loss}", factorization.describe());
+    (loss, bound)
+}
+
+/// A tree whose last steps have fewer nodes over them: cycles that begin late are the worst.
+#[test]
+fn cycles_may_begin_late() {
+    let tree = Factorization::new(Strategy::Tree(Estimator::Streaming), 100).unwrap();
+    for (separation, max_participations) in [(1, 1), (10, 3), (7, 7), (1, 40)] {
+        let cyclic = Participation::Cyclic { separation, max_participations };
+        let listed = |first: usize| (first..100).step_by(separation).take(max_participations).collect();
+        let patterns = Participation::Patterns((0..100).map(listed).collect());
+        let [a, b] = [cyclic, patterns].map(|p| tree.sensitivity(&p, Adjacency::ZeroOut).unwrap());
+        assert_eq!(a.kind, Kind::Exact);
+        assert!((a.value / b.value - 1.0).abs() < 1e-14, "{a:?} {b:?}");
+    }
+    // Growing columns: the last cycle is the worst.
+    let rows = (0..20).map(|t| vec![1.0 + t as f64]).collect();
+    let growing = Factorization::new(Strategy::banded(rows).unwrap(), 20).unwrap();
+    let cyclic = Participation::Cyclic { separation: 6, max_participations: 2 };
+    let sensitivity = growing.sensitivity(&cyclic, Adjacency::ZeroOut).unwrap().exact().unwrap();
+    assert_eq!(sensitivity, (20.0_f64 * 20.0 + 14.0 * 14.0).sqrt());
 }
 
 /// Bounds that are used where enumeration is too long: never below the truth, here by the exact answer at small sizes.
@@ -201,6 +298,7 @@ fn large_signed_matrices_get_upper_bounds() {
     for (matrix, bound) in
         [(factorization.matrix().unwrap(), toeplitz), (normalized.matrix().unwrap(), windows)]
     {
+        let matrix = rows_of(&matrix);
         // Early and often, and random patterns.
         for trial in 0..300 {
             let mut t = if trial == 0 { 0 } else { random.below(20) };

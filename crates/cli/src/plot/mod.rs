@@ -6,6 +6,7 @@
 mod axes;
 mod colour;
 mod heat;
+pub mod noise;
 pub mod overhead;
 pub mod strategy;
 

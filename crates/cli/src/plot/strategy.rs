@@ -1,7 +1,8 @@
-//! The picture of a strategy: `C`, `C⁻¹`, their first columns, and the loss of every released value.
+//! The picture of a strategy: `C`, `C⁻¹`, their first columns, and the noise in every released value.
 
 use super::axes::{Series, chart};
 use super::heat::{Matrix, heat_map};
+use super::noise::Comparison;
 use super::{Align, BLACK, BLUE, Frame, GREY, Mark, ORANGE, Pen, Stroke, draw as draw_picture};
 use crate::failure::Result;
 use crate::inspect::Inspected;
@@ -27,8 +28,7 @@ struct Matrices<'a> {
 pub fn draw(inspected: &Inspected, picture: &Picture) -> Result<()> {
     let matrices = matrices(inspected)?;
     let (strategy_column, noising_column) = columns(inspected, &matrices)?;
-    let (loss, independent) = (inspected.per_query_loss()?, inspected.independent_loss()?);
-    let bound = inspected.lower_bound.0;
+    let comparison = Comparison::of(inspected)?;
     draw_picture(picture, SIZE, |pen| {
         title(pen, inspected);
         let frame = |column: u32, row: u32| {
@@ -39,7 +39,6 @@ pub fn draw(inspected: &Inspected, picture: &Picture) -> Result<()> {
         heat_map(pen, frame(1, 0), "Noising C⁻¹", &matrices.note, &matrices.noising);
         let solid = Stroke { colour: BLUE, width: 2.0, dash: None };
         let dashed = Stroke { colour: ORANGE, width: 2.0, dash: Some((8.0, 5.0)) };
-        let dotted = Stroke { colour: BLACK, width: 1.5, dash: Some((2.0, 4.0)) };
         let coefficients = [
             Series { name: "C", points: thinned(&strategy_column), stroke: solid, mark: Some(Mark::Disc) },
             Series {
@@ -48,19 +47,7 @@ pub fn draw(inspected: &Inspected, picture: &Picture) -> Result<()> {
         ];
         let titles = ["First columns", "row, from 1 on", "size of the entry (zeros left out)"];
         chart(pen, frame(0, 1), titles, &coefficients);
-        let last = loss.len() as f64;
-        let losses = [
-            Series { name: "this strategy", points: thinned(&loss), stroke: solid, mark: None },
-            Series { name: "independent noise", points: thinned(&independent), stroke: dashed, mark: None },
-            Series {
-                name: "the largest one of any strategy is above this",
-                points: vec![(1.0, bound), (last, bound)],
-                stroke: dotted,
-                mark: None,
-            },
-        ];
-        let titles = ["Loss of every released value", "step, from 1 on", "sensitivity times standard error"];
-        chart(pen, frame(1, 1), titles, &losses);
+        chart(pen, frame(1, 1), comparison.titles, &comparison.series(thinned));
     })
 }
 
@@ -68,13 +55,22 @@ fn title(pen: &mut dyn Pen, inspected: &Inspected) {
     let scaled = if inspected.factorization.has_scaled_columns() { ", columns normalised" } else { "" };
     let heading = format!("{}{scaled}, {} steps", inspected.name, inspected.problem.num_steps);
     pen.text((30.0, 28.0), Align::Left, 22.0, BLACK, &heading);
+    let loss = &inspected.loss;
+    let numbers = match &inspected.noise {
+        None => format!("max loss {:.4}, rms loss {:.4}", loss.max_loss(), loss.rms_loss()),
+        Some(noise) => {
+            let [max, rms] = [loss.errors.max, loss.errors.rms].map(|error| noise.stddev * error);
+            let claim = noise.claim.as_ref().map_or("; its claim does not hold".into(), |claim| {
+                format!("; ε = {:.4} at δ = {:e}", claim.epsilon, claim.delta)
+            });
+            format!("noise of at most {max:.4}, rms {rms:.4}{claim}")
+        }
+    };
     let details = format!(
-        "{} participation, {} workload; sensitivity {:.4}, max loss {:.4}, rms loss {:.4}",
+        "{} participation, {} workload; sensitivity {:.4}, {numbers}",
         participation_name(&inspected.problem.participation),
         workload_name(&inspected.problem.workload),
-        inspected.loss.sensitivity.value,
-        inspected.loss.max_loss(),
-        inspected.loss.rms_loss()
+        loss.sensitivity.value,
     );
     pen.text((30.0, 56.0), Align::Left, 13.0, GREY, &details);
 }

@@ -52,6 +52,7 @@ pub fn optimize(problem: &Problem, num_buffers: usize, observer: Observer<'_>) -
             format!("between 1 and {MAX_BUFFERS}"),
         ));
     }
+    Model::check(problem, num_buffers)?;
     let model = Model::new(problem)?;
     let mut search = Search::new(&model, num_buffers, observer);
     let mut best: Option<Candidate> = None;
@@ -67,10 +68,11 @@ pub fn optimize_auto(problem: &Problem, tolerance: f64, observer: Observer<'_>) 
     if !(tolerance.is_finite() && tolerance >= 0.0) {
         return Err(Error::parameter("tolerance", tolerance, "finite, at least 0"));
     }
+    Model::check(problem, 1)?;
     let model = Model::new(problem)?;
     let mut search = Search::new(&model, MAX_BUFFERS, observer);
     let mut found: Vec<Candidate> = Vec::new();
-    for d in 1..=MAX_BUFFERS {
+    for d in (1..=MAX_BUFFERS).take_while(|d| Model::check(problem, *d).is_ok()) {
         let next = search.level(d, found.last().cloned())?;
         let gain = found.last().map_or(f64::INFINITY, |last| last.value - next.value);
         found.push(next);

@@ -3,8 +3,8 @@
 //! | participation | what is solved | how |
 //! |---|---|---|
 //! | a stream | the problem itself, RMS or max loss | its dual (`dual`): loss and bound meet |
-//! | cyclic | `CᵀC` zero between steps of a residue | the primal (`masked`) |
-//! | min-sep | `CᵀC` banded with a unit diagonal: as many bands as the separation | the primal |
+//! | cyclic, all epochs | `CᵀC` zero between steps of a residue | the primal (`masked`) |
+//! | min-sep; cyclic, some epochs | `CᵀC` banded with a unit diagonal: as many bands as the separation | the primal |
 //!
 //! Prefix sums of a stream cost O(n) per iteration (`shifted`), other workloads an eigendecomposition. `C` follows from `M = CᵀC` by
 //! the Cholesky factorisation that starts at the last row. The bound that is reported holds for every strategy, not only for
@@ -43,7 +43,8 @@ const POWERS: [f64; 4] = [1.0, 10.0, 100.0, 1000.0];
 ///
 /// # Guarantees
 /// The strategy has sensitivity 1. In a stream, [`Optimum::gap`] is the duality gap: below 1e-6, or the best after 1000 iterations.
-/// It is [`Strategy::Dense`], but for min-sep participation [`Strategy::Banded`], whose sensitivity is exact.
+/// It is [`Strategy::Dense`], but for min-sep participation and cycles of some of the epochs [`Strategy::Banded`], whose sensitivity is
+/// exact.
 pub fn optimize(problem: &Problem, observer: Observer<'_>) -> Result<Optimum> {
     let start = Instant::now();
     let n = problem.num_steps;
@@ -102,7 +103,13 @@ fn mask(participation: &Participation, n: usize) -> Result<Zeros> {
         Participation::Single => return Ok(None),
         Participation::Full => (1, n),
         Participation::Cyclic { separation, max_participations } => (*separation, *max_participations),
-        Participation::MinSep { min_sep, max_participations } => (*min_sep, *max_participations),
+        // Patterns as far apart as they can be cover the most steps.
+        Participation::MinSep { min_sep, max_participations } => {
+            let apart = (*min_sep).max(n / max_participations);
+            let class = |t: usize| (t / apart < *max_participations).then_some(t % apart);
+            let zeros = (Mask::Bands(*min_sep), (0..n).map(class).collect());
+            return Ok((*max_participations > 1).then_some(zeros));
+        }
         Participation::Patterns(_) => {
             return Err(Error::parameter(
                 "participation",
@@ -111,24 +118,17 @@ fn mask(participation: &Participation, n: usize) -> Result<Zeros> {
             ));
         }
     };
-    if let Participation::MinSep { .. } = participation {
-        if participations == 1 {
-            return Ok(None);
-        }
-        // Patterns as far apart as they can be cover the most steps.
-        let apart = separation.max(n / participations);
-        let classes = (0..n).map(|t| (t / apart < participations).then_some(t % apart)).collect();
-        return Ok(Some((Mask::Bands(separation), classes)));
-    }
-    if participations < n.div_ceil(separation) {
-        let most = n.div_ceil(separation);
-        let expected = format!("{most}: nobody takes part in the last steps, which need no noise");
-        return Err(Error::parameter("max participations", participations, expected));
-    }
+    // Any one step, since a cycle may begin at any: a stream.
     if participations == 1 {
         return Ok(None);
     }
-    Ok(Some((Mask::Residues(separation), (0..n).map(|t| Some(t % separation)).collect())))
+    // A residue is one cycle after another; with a unit diagonal all of them have the same norm.
+    let cycle = |t: usize| Some(t / separation / participations * separation + t % separation);
+    let mask = match participations < n.div_ceil(separation) {
+        true => Mask::Bands(separation),
+        false => Mask::Residues(separation),
+    };
+    Ok(Some((mask, (0..n).map(cycle).collect())))
 }
 
 /// `A⁻¹`, where it has one diagonal below the main one: prefix sums, leaky or not, with any weights.

@@ -29,6 +29,8 @@ pub enum Target {
     Rms,
 }
 
+const NUCLEAR: &str = "the nuclear norm of the workload over √(steps · patterns that hold every step)";
+
 /// What to optimise for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
@@ -58,23 +60,36 @@ impl Problem {
         Ok((value, loss.sensitivity.kind))
     }
 
-    /// A number that no strategy of any class goes below, and why.
-    ///
-    /// `A = BC` gives `‖A‖_* ≤ ‖B‖_F ‖C‖_F ≤ √n ‖B‖_F · sensitivity`: the nuclear norm of the workload, over n, is below the RMS loss,
-    /// and that below the max loss; more participations only make sensitivity larger. For prefix sums the singular values are
-    /// known. Otherwise the trivial bound: sensitivity is at least `|C[t,t]|`, the error of row `t` at least `|A[t,t]/C[t,t]|`.
+    /// A number that no strategy of any class goes below, and why, without much work: that of [`Problem::nuclear_bound`] for prefix
+    /// sums, whose singular values are known. Otherwise the trivial bound: sensitivity is at least `|C[t,t]|`, the error of row `t`
+    /// at least `|A[t,t]/C[t,t]|`.
     pub fn lower_bound(&self) -> (f64, &'static str) {
-        let n = self.num_steps as u64;
-        match (&self.workload, &self.workload.coefs(1)) {
-            (Workload::Prefix, _) if n <= 100_000 => {
-                (bounds::lower_bound_sum(n), "the nuclear norm of the prefix sums, over n")
-            }
-            (Workload::Prefix, _) => {
-                (bounds::lower_bound(n), "ln(2n + 1)/π, below the nuclear norm of the prefix sums, over n")
-            }
-            (_, Some(coefs)) => (coefs[0].abs(), "the noise of a value's own step"),
-            (_, None) => (0.0, "nothing is below zero"),
+        match (&self.workload, self.workload.coefs(1), self.participation.cover(self.num_steps)) {
+            (Workload::Prefix, _, Some(cover)) => (self.prefix_bound(cover), NUCLEAR),
+            (_, Some(coefs), Some(_)) => (coefs[0].abs(), "the noise of a value's own step"),
+            _ => (0.0, "nothing is below zero"),
         }
+    }
+
+    /// The bound of [`crate::bounds`] on the RMS loss, and so on the max loss: from the nuclear norm of the workload and the patterns
+    /// that hold every step. `None` where no patterns do, or where nobody knows the singular values of so large a workload.
+    pub fn nuclear_bound(&self) -> Result<Option<(f64, &'static str)>> {
+        let n = self.num_steps;
+        self.participation.check(n)?;
+        let Some(cover) = self.participation.cover(n) else { return Ok(None) };
+        if self.workload == Workload::Prefix {
+            return Ok(Some((self.prefix_bound(cover), NUCLEAR)));
+        }
+        if n > bounds::SINGULAR_LIMIT {
+            return Ok(None);
+        }
+        let norm = bounds::nuclear_norm(&self.workload.matrix(n)?);
+        Ok(norm.map(|norm| (bounds::participation_bound(norm, n, cover), NUCLEAR)))
+    }
+
+    fn prefix_bound(&self, cover: usize) -> f64 {
+        let n = self.num_steps;
+        bounds::participation_bound(n as f64 * bounds::lower_bound_sum(n as u64), n, cover)
     }
 }
 

@@ -101,10 +101,21 @@ struct Setting {
     participations: usize,
 }
 
+/// Most operations of an evaluation, of which a search needs hundreds.
+const MAX_WORK: usize = 100_000_000;
+/// What an evaluation costs per step besides its bands, and in their place where transforms divide.
+const PER_STEP: usize = 100;
+const TRANSFORMED: usize = 300;
+
 impl Setting {
     fn new(problem: &Problem, num_bands: usize) -> Result<Setting> {
         let n = problem.num_steps;
         problem.participation.check(n)?;
+        let per_step = PER_STEP + if num_bands > 2000 { TRANSFORMED } else { num_bands };
+        if n > MAX_WORK / per_step {
+            let what = format!("optimising {} bands", num_bands.min(n));
+            return Err(Error::TooLarge { what, cost: "n·(bands + 100)", n, limit: MAX_WORK / per_step });
+        }
         if !(1..=n).contains(&num_bands) {
             return Err(Error::parameter(
                 "number of bands",

@@ -50,7 +50,33 @@ pub(super) struct Model {
     pub(super) non_increasing: bool,
 }
 
+/// Most multiplications of an evaluation, of which a search needs hundreds.
+const MAX_WORK: usize = 120_000_000;
+
 impl Model {
+    /// Refuses a search that would take minutes.
+    pub(super) fn check(problem: &Problem, num_buffers: usize) -> Result<()> {
+        let n = problem.num_steps;
+        let limit = MAX_WORK / (15 * num_buffers);
+        if problem.workload != Workload::Prefix && n > limit {
+            let what =
+                format!("optimising a BLT with {num_buffers} buffers for another workload than prefix sums");
+            return Err(Error::TooLarge { what, cost: "n·buffers", n, limit });
+        }
+        let participations = match problem.participation {
+            Participation::Full => n,
+            Participation::Cyclic { max_participations, .. }
+            | Participation::MinSep { max_participations, .. } => max_participations,
+            Participation::Single | Participation::Patterns(_) => 1,
+        };
+        let most = MAX_WORK / (3 * num_buffers.pow(2));
+        if participations <= most {
+            return Ok(());
+        }
+        let expected = format!("at most {most}, where a BLT with {num_buffers} buffers is optimised");
+        Err(Error::parameter("number of participations", participations, expected))
+    }
+
     pub(super) fn new(problem: &Problem) -> Result<Model> {
         let n = problem.num_steps;
         problem.participation.check(n)?;
