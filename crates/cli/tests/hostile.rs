@@ -16,6 +16,7 @@ fn plan(num_steps: u64, form: Form, schedule: &Schedule, workload: &Workload) ->
     let claim = Claim {
         epsilon: 1.0,
         delta: 1e-6,
+        tail_delta: 0.0,
         method: Method::Gaussian,
         gdp_mu: 1.0,
         noise_multiplier: 1.0,
@@ -29,7 +30,7 @@ fn plan(num_steps: u64, form: Form, schedule: &Schedule, workload: &Workload) ->
         Schedule::Sampling(_) => Participation::Full,
     };
     let certificate = Certificate {
-        version: 1,
+        version: 2,
         planner: "made up".into(),
         strategy: "made up".into(),
         workload: workload.clone(),

@@ -17,6 +17,11 @@ use std::path::Path;
 /// Version of the plan's file format.
 const PLAN_VERSION: u32 = 1;
 
+/// A plan of thousands of dense rows has 70 MB and two million values. Values take up to 64 bytes while they are parsed: whatever a file
+/// says, reading it takes less than a gigabyte.
+const MOST_BYTES: u64 = 200_000_000;
+const MOST_VALUES: usize = 8_000_000;
+
 /// Version of the noise specification this crate implements (`docs/noise-spec.md`).
 pub const NOISE_SPEC_VERSION: u32 = 1;
 
@@ -104,6 +109,10 @@ impl Plan {
     /// Reads a plan and checks that its fingerprint is that of its content, and its noise that of its certificate.
     pub fn load(path: impl AsRef<Path>) -> Result<Plan> {
         let path = path.as_ref();
+        let bytes = std::fs::metadata(path).map_err(Error::io("read plan", path))?.len();
+        if bytes > MOST_BYTES {
+            return Err(Error::Plan(format!("{bytes} bytes: expected at most {MOST_BYTES}")));
+        }
         let text = std::fs::read_to_string(path).map_err(Error::io("read plan", path))?;
         Plan::from_json(&text)
     }
@@ -118,6 +127,10 @@ impl Plan {
     /// Parses and checks a plan.
     pub fn from_json(text: &str) -> Result<Plan> {
         let refuse = |error: serde_json::Error| Error::Plan(error.to_string());
+        let values = text.bytes().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
+        if values > MOST_VALUES {
+            return Err(Error::Plan(format!("{values} values: expected at most {MOST_VALUES}")));
+        }
         let file: File = serde_json::from_str(text).map_err(refuse)?;
         if file.corrnoise_plan != PLAN_VERSION {
             return Err(Error::Plan(format!(
@@ -301,6 +314,20 @@ mod tests {
         assert!(full.save("/dev/null").unwrap_err().to_string().contains("not a file"));
         let bad = Sampling::Cyclic { dataset_size: 5, num_batches: 6 };
         assert!(plan().with_sampling(bad).unwrap_err().to_string().contains("number of batches is 6"));
+    }
+
+    #[test]
+    fn a_file_of_any_size_is_read_in_little_memory() {
+        let text = format!("[{}]", "0,".repeat(MOST_VALUES));
+        let error = Plan::from_json(&text).unwrap_err().to_string();
+        assert!(error.contains("8000001 values: expected at most 8000000"), "{error}");
+        let folder = std::env::temp_dir().join(format!("corrnoise-plan-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("sparse.json");
+        std::fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        let error = Plan::load(&path).unwrap_err().to_string();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(error.contains("1099511627776 bytes: expected at most 200000000"), "{error}");
     }
 
     #[test]

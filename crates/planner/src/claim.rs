@@ -216,13 +216,7 @@ impl Basis {
                 (amplified.epsilon, tail, Method::Amplified)
             }
             (Some((epsilon, tail)), _) => (epsilon, tail, Method::Gaussian),
-            (None, _) => {
-                let expected = format!(
-                    "above {:.3e}: with μ = {gdp_mu:.4} a unit may move noise beyond its end, 9.4 standard deviations, and be told apart with that probability",
-                    delta - left
-                );
-                return Err(Error::parameter("delta", format!("{delta:e}"), expected));
-            }
+            (None, _) => return Err(beyond_the_end(gdp_mu, delta, delta - left)),
         };
         Ok(Claim {
             epsilon,
@@ -251,6 +245,19 @@ impl Basis {
         let amplified = Amplified { noise_multiplier, sampling_prob, num_rounds, epsilon };
         Ok(epsilon.is_finite().then_some((amplified, delta - left)))
     }
+}
+
+/// The error of a claim that the end of the tail refutes.
+fn beyond_the_end(gdp_mu: f64, delta: f64, taken: f64) -> Error {
+    let why = "a unit may move noise beyond its end at 9.4 standard deviations, and is told apart there";
+    if taken < 1.0 {
+        return Error::parameter(
+            "delta",
+            format!("{delta:e}"),
+            format!("above {taken:.3e}: with μ = {gdp_mu:.4} {why}"),
+        );
+    }
+    Error::parameter("gdp_mu", gdp_mu, format!("more noise: {why}"))
 }
 
 /// By how much an ε is stated larger than it was computed: transforms round differently from machine to machine, in the ninth digit.

@@ -22,14 +22,15 @@ computed f_tau, all included (in the direction that hurts):
  * trapezoidal rule in t, step h, period p = 2 pi/h: the exact aliasing is
    sum_{k != 0} e^{theta k p} f_tau(eps + k p) >= 0; bounded by f <= 1 (k < 0) and by Chernoff (k > 0);
  * truncation at T: |M(theta+it)| <= M(theta) and |e^z| <= e^{tau^2(theta(theta+1) - t^2)/2};
- * rounding: ball arithmetic (FLINT/Arb) throughout;
+ * rounding: ball arithmetic (FLINT/Arb) for the sums (the aliasing/truncation bounds themselves are f64);
  * M(s): trapezoidal rule in x on the line Im x = a = phi sigma^2 (remove, t > 0) or -a (add), on which
    (1+y)^{it} decays instead of oscillating; the integrand is analytic for |Im x| < pi sigma^2, so the
-   error is about e^{-2 pi a/h} relative, chosen below 2^-prec, where 2^-prec << delta*1e-12/N.
+   error is about e^{-2 pi a/h} relative, chosen below 2^-prec, where 2^-prec < delta 1e-20/N.
+   This one is an estimate, not a ball; checks.py M compares with rigorous integration (acb.integral).
 The direction used for truth/lower is remove; the maximum over both orders is >= it, so `lower` stays a
 lower bound whatever add does, and truth is the maximum because delta_add(truth) < delta is checked.
 HEAVY TAILS (few big jumps): theta is limited by jumps far too rare to matter.  There M is restricted to
-x <= X with N P(x > X) <= eta delta (eta = 1e-9): restricting both measures to an event lowers every
+x <= X with N P(x > X) <= eta delta (eta = 3e-10 for truth, 1e-6 for lower): restricting both measures to an event lowers every
 hockey-stick divergence, and by at most the lost mass of P, so `lower` is still a lower bound and
 truth is low by at most eta/(lambda eps) relative (lambda = -d log delta/d eps).
 N = 1 and q = 1 have closed forms and are done in mpmath (see closed_form).
