@@ -5,7 +5,7 @@ mod common;
 use common::{KEY, Plans, binary};
 
 /// A command line as words, `{x}` being a file of the test's folder, and what the message must contain.
-const CASES: [(&str, &[&str]); 70] = [
+const CASES: [(&str, &[&str]); 72] = [
     // The command line itself.
     ("", &["subcommand"]),
     ("bogus", &["bogus"]),
@@ -66,8 +66,17 @@ const CASES: [(&str, &[&str]); 70] = [
     ("account --sampling-prob 1.5 --steps 10 --noise-multiplier 1 --delta 1e-6", &["1.5", "(0, 1]"]),
     ("account --sampling-prob 0.1 --steps 10 --mu 1 --delta 1e-6", &["--mu 1", "--noise-multiplier"]),
     ("account --sampling-prob 0.1 --steps 10 --noise-multiplier 1 --delta 1e-310", &["e-310", "1e-300"]),
-    ("account --sampling-prob 0.1 --steps 10 --noise-multiplier 0.001 --delta 1e-6", &["infinite", "0.001"]),
     ("account --sampling-prob 0.1 --steps 10 --epsilon 1 --delta 1e-310", &["e-310", "1e-300"]),
+    // Noise ends: what would lie beyond is no claim.
+    (
+        "plan --steps 9 -p single -s identity --mu 5 --delta 1e-6",
+        &["delta is 1e-6", "above 8.2", "9.4 standard"],
+    ),
+    ("plan --steps 9 -p single -s identity --mu 0.5 --delta 1e-20", &["delta is 1e-20", "9.4 standard"]),
+    (
+        "plan --steps 9 -s identity --noise-multiplier 5e-4",
+        &["gdp_mu is 1999.9", "more noise", "9.4 standard"],
+    ),
     // Noise.
     (
         "generate --plan {missing.json} KEY --steps 0..1 --coords 0..9 --out {o.npy}",

@@ -211,7 +211,7 @@ impl Basis {
         };
         let (epsilon, tail_delta, method) = match (plain, amplified) {
             (plain, Some((amplified, tail)))
-                if plain.is_none_or(|(epsilon, _)| amplified.epsilon < epsilon) =>
+                if plain.is_none_or(|(epsilon, _)| amplified.epsilon < (1.0 - 1e-6) * epsilon) =>
             {
                 (amplified.epsilon, tail, Method::Amplified)
             }
