@@ -248,9 +248,11 @@ impl Steps<'_> {
         }
         let absolute: f64 = values.iter().map(|value| value.norm()).sum();
         let share = values[0].norm() * theta * (theta + 1.0);
-        // Rounding of n·ln M, of the phases, and of some tens of operations.
+        // Rounding: of n times a sum over spinning atoms, of n·ln M, of phases, and of some tens of operations.
         let spinning = self.count * (common.total + own_share);
-        let rounding = 4.0 * f64::EPSILON * (spinning + (self.count * whole).abs() + 2000.0);
+        let phases = end * (self.count * losses.mean(order, level.to, whole)).abs();
+        let rounding = f64::EPSILON
+            * (2.0 * TURNS as f64 * spinning + 4.0 * (self.count * whole).abs() + 4.0 * phases + 5e3);
         // Beyond the last frequency nothing exceeds the share at t = 0 times the extra mechanism's factor over t².
         let cut = share * (-0.5 * variance * end * end).exp() / (variance * end.powi(3)) / PI;
         Term {
@@ -286,7 +288,7 @@ struct Spinner {
 }
 
 /// Turns between two fresh starts, over which rounding grows.
-const TURNS: usize = 64;
+const TURNS: usize = 32;
 
 impl Spinner {
     fn push(&mut self, weight: f64, loss: f64) {

@@ -170,7 +170,7 @@ impl Losses {
                 if loss.abs() * order.abs().max(1.0) < SMALL {
                     mass * second_order(order, loss)
                 } else {
-                    exponent(j).exp() - mass - order * ((self.ln_mass[j] + loss).exp() - mass)
+                    exponent(j).exp() - mass - order * self.gain(j)
                 }
             })
             .sum();
@@ -205,11 +205,18 @@ impl Losses {
                 sum += mass * series;
             } else {
                 sum += loss * (self.ln_mass[j] + order * loss).exp();
-                first_order += (self.ln_mass[j] + loss).exp() - mass;
+                first_order += self.gain(j);
             }
         }
         let (other, own) = self.above[count];
         (sum - first_order - (own - other)) * (-ln_moment).exp()
+    }
+
+    /// `mass·(e^loss − 1)` of one atom.
+    fn gain(&self, j: usize) -> f64 {
+        let (loss, mass) = (self.loss[j], self.mass[j]);
+        // A large loss may belong to a mass that is no number any more.
+        if loss < 1.0 { mass * loss.exp_m1() } else { (self.ln_mass[j] + loss).exp() - mass }
     }
 
     /// `mass·e^{order·loss − scale}` of one atom.

@@ -107,7 +107,8 @@ impl Subsampled {
         (-never.exp_m1()).ln().min(0.0)
     }
 
-    /// One step, exactly. Removing: `δ(ε) = p·δ_Gauss(ε')` with `e^ε = 1 − p + p·e^{ε'}`; adding gives no more.
+    /// One step, exactly. Removing: `δ(ε) = p·h(γ')` with `h(γ)` the Gaussian mechanism's δ at `ln γ`, `γ = e^ε` and `γ' = 1 + (γ − 1)/p`.
+    /// Adding gives no more: its δ is `(1 − (γ − 1)(1/p − 1))·p·h(γ'')` with `γ'' = pγ/(1 − γ(1 − p))`, which is at least γ'.
     fn one_step_epsilon(&self, ln_delta: f64) -> Result<f64> {
         let p = self.sampling_prob;
         let target = ln_delta - p.ln();
