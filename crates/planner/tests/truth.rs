@@ -16,7 +16,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Plans with a claim that are checked by default.
-const SAMPLE: usize = 400;
+const SAMPLE: usize = 200;
 /// One in so many sampled plans has its rounds composed.
 const COMPOSED: usize = 4;
 
@@ -120,7 +120,7 @@ fn no_claim_is_below_the_truth() {
         counts.refused,
         counts.seconds
     );
-    for violation in counts.violations.iter().take(40) {
+    for violation in &counts.violations {
         println!("{violation}");
     }
     assert!(counts.violations.is_empty(), "{} violations", counts.violations.len());
@@ -140,13 +140,16 @@ fn identity(goal: Goal) -> Result<Plan, Error> {
 
 #[test]
 fn every_mu_and_delta_is_claimed_truly_or_refused() {
-    let mus =
-        (0..=84).map(|i| 10_f64.powf(-12.0 + 0.25 * f64::from(i))).chain([2.0, 3.0, 4.5, 6.0, 8.0, 9.0]);
+    // Every quarter of a decade in the long run, every whole one in the sample.
+    let coarse = if std::env::var_os("CORRNOISE_TRUTH_PLANS").is_some() { 1 } else { 4 };
+    let grid =
+        |from: f64, by: f64, count: usize| (0..=count).step_by(coarse).map(move |i| from + by * i as f64);
+    let mus = grid(-12.0, 0.25, 84).map(|power| 10_f64.powf(power));
     let (mut claimed, mut refused) = (0, 0);
-    for mu in mus {
-        let small = (0..=60).map(|i| 10_f64.powf(-300.0 + 5.0 * f64::from(i)).min(0.9));
-        let usual = (0..=40).map(|i| 10_f64.powf(-20.0 + 0.5 * f64::from(i)).min(0.95));
-        let large = (1..=24).map(|i| 1.0 - 10_f64.powf(-0.5 * f64::from(i)));
+    for mu in mus.chain([2.0, 3.0, 4.5, 6.0, 8.0, 9.0]) {
+        let small = grid(-300.0, 2.5, 120).map(|power| 10_f64.powf(power).min(0.9));
+        let usual = grid(-20.0, 0.25, 80).map(|power| 10_f64.powf(power).min(0.95));
+        let large = grid(-0.25, -0.25, 47).map(|power| 1.0 - 10_f64.powf(power));
         for delta in small.chain(usual).chain(large) {
             match identity(Goal::GdpMu { gdp_mu: mu, delta }) {
                 Ok(plan) => {
@@ -162,7 +165,7 @@ fn every_mu_and_delta_is_claimed_truly_or_refused() {
         }
     }
     println!("{claimed} claims, {refused} refusals");
-    assert!(claimed > 1000 && refused > 1000);
+    assert!(claimed > 300 && refused > 300);
 }
 
 /// The oracle's ε against 25 digits of another program.

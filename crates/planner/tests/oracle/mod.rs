@@ -111,7 +111,7 @@ pub fn check(plan: &Plan, stated: &Certificate, effort: Effort) -> Result<Report
         })?;
         if claim.method == Method::Gaussian && claim.tail_delta <= 1e-4 * delta {
             let left = gauss::a_little_less(delta - claim.tail_delta);
-            let most = gauss::epsilon(mu * (1.0 + 5e-7), left) * (1.0 + 1e-6);
+            let most = gauss::epsilon(mu * (1.0 + 5e-7), left) * (1.0 + 3e-6);
             expect(claim.epsilon <= most, || {
                 format!("epsilon {} far above a true {plain}, at most {most}", claim.epsilon)
             })?;
