@@ -13,6 +13,7 @@ use crate::account::tail::{beyond, beyond_sampled, delta_left};
 use crate::account::{Budget, MAX_PARAMETERS, Search, Subsampled, epsilon_of_delta, gdp};
 use crate::error::{Error, Result, check_finite};
 use crate::factorization::Factorization;
+use crate::from_form::num_rows;
 use crate::participation::Participation;
 use crate::schedule::{Poisson, Schedule};
 use crate::sensitivity::{Adjacency, Kind, Sensitivity};
@@ -102,6 +103,8 @@ pub(crate) struct Basis {
     pub(crate) sensitivity: Sensitivity,
     pub(crate) poisson: Option<Poisson>,
     pub(crate) column_norm: f64,
+    /// Rows of normals that the run is made of.
+    num_rows: usize,
     clip_norm: f64,
 }
 
@@ -137,7 +140,16 @@ impl Basis {
         }
         let sensitivity = running.sensitivity(&participation, terms.adjacency)?;
         let column_norm = running.sensitivity(&Participation::Single, Adjacency::ZeroOut)?.value;
-        Ok(Basis { running, participation, sensitivity, poisson, column_norm, clip_norm: terms.clip_norm })
+        let num_rows = num_rows(form, num_steps);
+        Ok(Basis {
+            running,
+            participation,
+            sensitivity,
+            poisson,
+            column_norm,
+            num_rows,
+            clip_norm: terms.clip_norm,
+        })
     }
 
     /// The standard deviation that makes the whole run μ-GDP.
@@ -173,23 +185,23 @@ impl Basis {
         }
     }
 
-    /// Normals in so many rows of a model of the largest size.
-    fn normals(rows: usize) -> f64 {
+    /// Pairs of normals in so many rows of a model of the largest size: at most one per parameter, where every tensor has a single one.
+    fn pairs(rows: usize) -> f64 {
         rows as f64 * MAX_PARAMETERS as f64
     }
 
     /// What the end of the tail leaves of δ if the whole run is one Gaussian mechanism.
     fn plain_delta(&self, gdp_mu: f64, delta: f64) -> f64 {
-        let normals = Self::normals(self.running.num_steps());
-        delta_left(delta, normals, beyond(gdp_mu, normals))
+        let pairs = Self::pairs(self.num_rows);
+        delta_left(delta, pairs, beyond(gdp_mu, pairs))
     }
 
     /// What it leaves if a run is rounds of sampling. A round touches as many rows as there are bands.
     fn amplified_delta(&self, poisson: Poisson, noise_multiplier: f64, delta: f64) -> f64 {
         let Poisson { sampling_prob, num_rounds, .. } = poisson;
-        let touched = Self::normals(self.running.num_bands());
+        let touched = Self::pairs(self.running.num_bands());
         let beyond = beyond_sampled(1.0 / noise_multiplier, touched, sampling_prob, num_rounds);
-        delta_left(delta, Self::normals(self.running.num_steps()), beyond)
+        delta_left(delta, Self::pairs(self.num_rows), beyond)
     }
 
     /// The claim for the noise that is really added: `stddev` after the loss by rounding scales to f32.
@@ -281,8 +293,9 @@ fn assumptions(terms: &Terms, num_steps: usize) -> Result<Vec<String>> {
         neighbours.into(),
         "the key, checkpoints and past noise stay secret; only noisy gradients and what follows from them are released".into(),
         format!(
-            "the model has at most {MAX_PARAMETERS} parameters: normals end at 9.4 standard deviations, and δ counts a unit that moves one of them beyond"
+            "the model has at most 2^{} parameters: normals end at 9.4 standard deviations, and δ counts a unit that moves one of them beyond",
+            MAX_PARAMETERS.ilog2()
         ),
-        "noise is Gaussian up to the rounding of f32, which no accountant counts".into(),
+        "noise is Gaussian up to the resolution of its random words and of f32, which no accountant counts".into(),
     ])
 }

@@ -165,7 +165,45 @@ fn listed_factor(regenerate: &Regenerate, n: usize) -> Result<Lower> {
         row[t] = rest.sqrt();
         factor.push(row);
     }
+    check_decided(&factor, &users)?;
     Ok(Lower::from_rows(factor))
+}
+
+/// Refuses listed rows whose shifts are not decided when they are first used. A shift of what is released is that of the least norm
+/// in the rows, `T⁺G`; what it does to one row follows from outputs up to its first use, exactly if the row's weights over the steps are
+/// in proportion to the factor's column of that step. Those of trees are. The end of the tail is counted row by row, and needs it.
+fn check_decided<Name: std::fmt::Debug>(
+    factor: &[Vec<f64>],
+    users: &BTreeMap<Name, Vec<(usize, f64)>>,
+) -> Result<()> {
+    let mut norms = vec![0.0; factor.len()];
+    for row in factor {
+        row.iter().zip(&mut norms).for_each(|(value, norm)| *norm += value * value);
+    }
+    for (name, users) in users {
+        let (first, weight) = users[0];
+        let scale = weight / factor[first][first];
+        let own: f64 = users.iter().map(|(_, weight)| weight * weight).sum();
+        let common: f64 = users.iter().map(|(t, weight)| weight * factor[*t][first]).sum();
+        let apart = own - 2.0 * scale * common + scale * scale * norms[first];
+        if apart > 1e-9 * own {
+            return Err(Error::parameter(
+                format!("row {name:?}"),
+                format!("used by {} steps with weights of its own", users.len()),
+                "weights in proportion to the noise that is new at the row's first step",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Rows of normals that a run is made of.
+pub(crate) fn num_rows(form: &Form, num_steps: usize) -> usize {
+    let Kernel::Regenerate(regenerate) = form.kernel() else { return num_steps };
+    let listed = (0..num_steps as u64).map_while(|t| regenerate.listed_terms(t));
+    let names: std::collections::BTreeSet<_> =
+        listed.flatten().map(|term| (term.family as u8, term.index)).collect();
+    names.len().max(num_steps)
 }
 
 fn widen(values: &[f32]) -> Vec<f64> {

@@ -161,8 +161,9 @@ impl Losses {
     pub(super) fn ln_moment(&self, order: f64, count: usize) -> f64 {
         let exponent = |j: usize| self.ln_mass[j] + order * self.loss[j];
         let largest = (0..count).map(exponent).fold(f64::NEG_INFINITY, f64::max);
+        let direct = || largest + (0..count).map(|j| (exponent(j) - largest).exp()).sum::<f64>().ln();
         if largest > 1.0 {
-            return largest + (0..count).map(|j| (exponent(j) - largest).exp()).sum::<f64>().ln();
+            return direct();
         }
         let sum: f64 = (0..count)
             .map(|j| {
@@ -175,7 +176,9 @@ impl Losses {
             })
             .sum();
         let (other, own) = self.above[count];
-        (sum - other - order * (own - other)).ln_1p()
+        let change = sum - other - order * (own - other);
+        // A part of the atoms with little of the mass: nothing is close to 1, and 1 would cancel.
+        if change < -0.5 { direct() } else { change.ln_1p() }
     }
 
     /// The mean loss under the distribution with masses `∝ mass·e^{order·loss}` on the first atoms. As above: losses so

@@ -8,7 +8,8 @@
 //! P_D(S) − e^ε P_0(S) ≤ (1/c)·(N_D(S ∩ B_0) − e^ε N_0(S ∩ B_0)) + P_D(outside B_0) ≤ (1/c)·(δ_normal(ε) + T)
 //! ```
 //! with T the probability that shifted noise of some pair leaves its disc, where the other dataset makes no output at all. It holds for shifts
-//! that depend on earlier outputs as well, since it holds pair by pair.
+//! that depend on earlier outputs as well, since a pair's noise is independent of its shift, given all outputs before. Where more rows
+//! of normals are summed than there are steps (trees), it holds for the rows: the shift of a row is decided when the row is first used.
 //!
 //! T is a sum over pairs of `p(d)`, d being the length of a pair's shift, and no shift of norm μ makes it larger than both of: a few pairs shifted
 //! far, at most `μ²·max p(d)/d²`, and many shifted by little, at most `max p(d)/d` times the sum of their d, which is at most μ times
@@ -45,13 +46,13 @@ fn leaves(shift: f64) -> f64 {
     outflow.min(beyond).min(1.0)
 }
 
-/// What a shift of norm `gdp_mu` over a number of normals adds to δ, at most.
-pub(crate) fn beyond(gdp_mu: f64, normals: f64) -> f64 {
+/// What a shift of norm `gdp_mu` over a number of pairs adds to δ, at most.
+pub(crate) fn beyond(gdp_mu: f64, pairs: f64) -> f64 {
     if gdp_mu > radius() {
         return 1.0;
     }
     const RATIO: f64 = 1.01;
-    let root = (0.5 * normals).sqrt();
+    let root = pairs.sqrt();
     let (mut far, mut least) = (0.0_f64, f64::INFINITY);
     let mut shift = gdp_mu;
     // Pairs shifted by at most `shift`, and the others; the border that gives the smallest sum.
@@ -67,19 +68,19 @@ pub(crate) fn beyond(gdp_mu: f64, normals: f64) -> f64 {
     }
 }
 
-/// The same for steps of the subsampled mechanism: in each of them a unit takes part with probability p. Removing a unit, that is the
-/// chance to leave a disc. Adding one, a step's own δ grows by at most `p/(1 − p)` of it where the sampled output is missing, and by a
-/// factor `1/(1 − p)` when such steps are composed; it is never more than that of certain participation.
-pub(crate) fn beyond_sampled(gdp_mu: f64, normals: f64, sampling_prob: f64, num_steps: u64) -> f64 {
-    let p = sampling_prob;
-    let share = if p < 0.3 { p / (1.0 - p).powi(2) } else { 1.0 };
-    (share * num_steps as f64 * beyond(gdp_mu, normals)).min(1.0)
+/// The same for steps of the subsampled mechanism, in each of which a unit takes part with probability p. Removing a unit, p is the
+/// chance to leave a disc in a step. Adding one, outputs inside their discs lack the sampled part where that would have left its own: an
+/// output's ratio grows by at most `p/(1 − p)` of the missing part's, and a run's δ, convex in `e^ε` and at most 1, by as much of the probability to leave.
+/// Never more than that of certain participation.
+pub(crate) fn beyond_sampled(gdp_mu: f64, pairs: f64, sampling_prob: f64, num_steps: u64) -> f64 {
+    let share = if sampling_prob < 0.5 { sampling_prob / (1.0 - sampling_prob) } else { 1.0 };
+    (share * num_steps as f64 * beyond(gdp_mu, pairs)).min(1.0)
 }
 
 /// What is left of δ for normal noise that never ends: `δ·c − beyond`, with c the probability that no pair of normals leaves its disc. Not
 /// positive where nothing is left.
-pub(crate) fn delta_left(delta: f64, normals: f64, beyond: f64) -> f64 {
-    let inside = 0.5 * normals * (-(-RADIUS_BITS * LN_2).exp()).ln_1p();
+pub(crate) fn delta_left(delta: f64, pairs: f64, beyond: f64) -> f64 {
+    let inside = pairs * (-(-RADIUS_BITS * LN_2).exp()).ln_1p();
     delta * inside.exp() - beyond
 }
 
@@ -119,9 +120,8 @@ mod tests {
     #[test]
     fn no_shift_does_more() {
         for mu in [1e-3, 0.1, 0.5, 1.0, 3.0, 5.0, 8.0] {
-            for normals in [2.0, 1e6, 1e15] {
-                let most = beyond(mu, normals);
-                let pairs = 0.5 * normals;
+            for pairs in [1.0, 5e5, 5e14] {
+                let most = beyond(mu, pairs);
                 let mut worst = 0.0_f64;
                 for far in [0.0, 1.0, 2.0, 5.0, 100.0, 1e4, 1e8].into_iter().filter(|far| *far <= pairs) {
                     for share in [0.0, 0.1, 0.5, 0.9, 0.99, 1.0] {
@@ -133,7 +133,7 @@ mod tests {
                 }
                 assert!(
                     most >= worst * (1.0 - 1e-12) && most < 4.0 * worst,
-                    "{mu}, {normals}: {most:e} {worst:e}"
+                    "{mu}, {pairs}: {most:e} {worst:e}"
                 );
             }
         }
@@ -142,10 +142,10 @@ mod tests {
     #[test]
     fn the_ends_of_claims_are_noticed() {
         // A unit along one coordinate is told apart with certainty beyond the end: P(z > R − μ).
-        assert!(beyond(5.0, 2.0) > 4.9e-6 && beyond(0.5, 2.0) > 2.3e-19);
+        assert!(beyond(5.0, 1.0) > 4.9e-6 && beyond(0.5, 1.0) > 2.3e-19);
         assert!(delta_left(1e-6, 1e15, beyond(5.0, 1e15)) < 0.0);
-        assert!(delta_left(1e-20, 2.0, beyond(0.5, 2.0)) < 0.0);
+        assert!(delta_left(1e-20, 1.0, beyond(0.5, 1.0)) < 0.0);
         assert!(delta_left(1e-6, 1e15, beyond(1.0, 1e15)) > 0.999_9e-6);
-        assert_eq!(beyond(1e9, 2.0), 1.0);
+        assert_eq!(beyond(1e9, 1.0), 1.0);
     }
 }
