@@ -27,7 +27,7 @@ const SAMPLE: usize = 2000;
 const MOST_SECONDS: f64 = 20.0;
 const MOST_BYTES: usize = 1 << 30;
 /// Where a run is given up.
-const HOPELESS: Duration = Duration::from_secs(60);
+const HOPELESS: Duration = Duration::from_secs(25);
 /// Most steps of plans whose truth is computed.
 const BRUTE_FORCE: u64 = 128;
 
@@ -174,7 +174,7 @@ const WORDS: [&str; 22] = [
 fn edit(plan: &mut Value, bases: &[Value], random: &mut Random) {
     let other = random.pick(bases);
     let body = &mut plan["plan"];
-    match random.below(16) {
+    match random.below(17) {
         0..=4 => {
             let path = place(body, random, false);
             let Some(value) = body.pointer_mut(&path) else { return };
@@ -228,6 +228,14 @@ fn edit(plan: &mut Value, bases: &[Value], random: &mut Random) {
             let n = body["num_steps"].as_u64().unwrap_or(1).min(100);
             body["form"]["output_scale"] =
                 (0..if random.once_in(2) { 1 } else { n }).map(|_| number(1.0, random)).collect();
+        }
+        15 => {
+            // The same noise, by other numbers.
+            let factor = random.power(-300.0, 300.0);
+            let scales = body["form"]["output_scale"].as_array().cloned().unwrap_or_else(|| vec![1.into()]);
+            let scaled = scales.iter().map(|scale| scale.as_f64().unwrap_or(1.0) * factor);
+            body["form"]["output_scale"] = scaled.collect();
+            body["stddev"] = (body["stddev"].as_f64().unwrap_or(1.0) / factor).into();
         }
         _ => body["stddev"] = number(body["stddev"].as_f64().unwrap_or(1.0), random),
     }
@@ -445,7 +453,17 @@ fn whatever_is_accepted_is_true() {
                 std::thread::sleep(Duration::from_millis(20));
                 for (thread, start) in begun.lock().unwrap().iter().enumerate() {
                     if start.is_some_and(|start| start.elapsed() > HOPELESS) {
-                        println!("{}/resealed-{thread}.json does not end", folder.display());
+                        let counts = counts.lock().unwrap();
+                        println!(
+                            "{}/resealed-{thread}.json does not end; {} edits before, {} accepted, {} checked, {:.2} s, {:.1} MB, {:?}",
+                            folder.display(),
+                            counts.edits,
+                            counts.accepted,
+                            counts.checked,
+                            counts.seconds,
+                            counts.bytes as f64 / 1e6,
+                            counts.violations
+                        );
                         std::process::exit(1);
                     }
                 }

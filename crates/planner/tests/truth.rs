@@ -230,3 +230,65 @@ fn changed(stated: &Certificate, field: &str, factor: f64) -> Certificate {
     *number *= factor;
     changed
 }
+
+/// Claims of a form whose output scales and standard deviation have extreme sizes that cancel, and of strategies that overflow: true or
+/// refused, and soon.
+#[test]
+fn extreme_scales_are_claimed_truly_or_refused() {
+    use corrnoise_core::Form;
+    let scaled = |form: Form, scales: &[f64]| form.with_output_scale(scales.to_vec()).unwrap();
+    let banded = || Form::banded_toeplitz(&[1.0, 0.5]).unwrap();
+    let cyclic = Participation::Cyclic { separation: 50, max_participations: 60 };
+    let mut cases = vec![
+        // Squares of some scales overflow, and of others do not.
+        (2, scaled(Form::independent(), &[1.3e154, 1.4e154]), 1.0 / 1.3e154, Participation::Full),
+        // The inverse overflows, with both signs.
+        (3000, Form::regenerate(&[1.0, -0.5, 1.4766597747802734]).unwrap(), 1.0, cyclic),
+    ];
+    for power in [-300, -200, -161, -158, -155, 155, 158, 160, 161, 162, 200, 300] {
+        let scale = 3.0 * 10_f64.powi(power);
+        cases.push((2, scaled(Form::independent(), &[scale]), 1.0 / scale, Participation::Full));
+        cases.push((6, scaled(banded(), &[scale]), 1.0 / scale, Participation::Single));
+        cases.push((2, scaled(banded(), &[scale, 2.0 * scale]), 1.0 / scale, Participation::Full));
+    }
+    let mut violations = Vec::new();
+    for (steps, form, stddev, participation) in cases {
+        let what = format!("{form:?}, {steps} steps, stddev {stddev:e}, {participation:?}");
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let terms = Terms {
+                schedule: Schedule::Participation(participation),
+                adjacency: Adjacency::ZeroOut,
+                privacy_unit: PrivacyUnit::Example,
+                clip_norm: 1.0,
+            };
+            let plan = Plan::new(steps, form, stddev).unwrap();
+            let outcome = match corrnoise_planner::certificate(&plan, &terms, &Workload::Prefix, 1e-6) {
+                Ok(stated) if steps <= 64 => check(&plan, &stated, Effort::Usual).map(|_| ()),
+                Ok(stated) => Err(format!("a claim of {}", stated.claim.epsilon)),
+                Err(error) if small::is_clear(&error) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            };
+            // Nobody waits any more if it took too long.
+            let _ = sender.send(outcome);
+        });
+        match receiver.recv_timeout(std::time::Duration::from_secs(1)) {
+            Ok(Ok(())) => {}
+            Ok(Err(message)) => violations.push(format!("{what}: {message}")),
+            Err(_) => violations.push(format!("{what}: does not end")),
+        }
+    }
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
+}
+
+/// A budget that no amount of noise meets is refused like any other.
+#[test]
+fn a_delta_below_any_noise_is_refused() {
+    use corrnoise_planner::account::Budget;
+    for delta in [1e-30, 1e-60, 1e-100, 1e-130, 1e-200, 1e-250, 1e-300] {
+        match identity(Goal::Budget(Budget { epsilon: 1.0, delta })) {
+            Ok(plan) => assert!(check(&plan, &small::stated(&plan), Effort::Usual).is_ok(), "{delta:e}"),
+            Err(error) => assert!(small::is_clear(&error), "{delta:e}: {error}"),
+        }
+    }
+}
