@@ -140,6 +140,11 @@ impl Basis {
         }
         let sensitivity = running.sensitivity(&participation, terms.adjacency)?;
         let column_norm = running.sensitivity(&Participation::Single, Adjacency::ZeroOut)?.value;
+        for (name, value) in [("sensitivity", sensitivity.value), ("largest column norm", column_norm)] {
+            if !(value.is_finite() && value > 0.0) {
+                return Err(Error::parameter(name, value, "a finite number above 0"));
+            }
+        }
         let num_rows = num_rows(form, num_steps);
         Ok(Basis {
             running,
@@ -212,6 +217,9 @@ impl Basis {
         Budget::new(0.0, delta)?;
         let sensitivity = self.sensitivity.value * (1.0 + MU_ROUNDING);
         let gdp_mu = self.clip_norm * sensitivity / stddev;
+        if !(gdp_mu.is_finite() && gdp_mu > 0.0) {
+            return Err(Error::parameter("gdp_mu", gdp_mu, "a finite number above 0"));
+        }
         let left = self.plain_delta(gdp_mu, delta);
         let plain = match left > 0.0 {
             true => Some((epsilon_of_delta(gdp_mu, left)? * (1.0 + EPSILON_ROUNDING), delta - left)),

@@ -36,6 +36,7 @@ impl Factorization {
 
 /// Divides columns by the form's output scale; a constant one disappears in the coefficients of a Toeplitz strategy.
 fn with_scales(factorization: Factorization, form: &Form) -> Result<Factorization> {
+    check_range(&factorization, form)?;
     let n = factorization.num_steps();
     let first = form.output_scale(0);
     let constant = !form.has_scale_per_step();
@@ -55,6 +56,43 @@ fn with_scales(factorization: Factorization, form: &Form) -> Result<Factorizatio
             factorization.check_size("an output scale on every step", LINEAR_LIMIT, "n")?;
             factorization.columns_divided((0..n).map(|t| form.output_scale(t as u64)).collect())
         }
+    }
+}
+
+/// Most and least magnitudes of scales, and most of coefficients, with which squares and their sums over 10⁷ steps are numbers that have
+/// lost nothing.
+const MOST_SCALE: f64 = 1e100;
+const MOST_COEF: f64 = 1e50;
+
+/// Refuses numbers whose squares overflow or vanish: a claim rests on sums of them.
+fn check_range(factorization: &Factorization, form: &Form) -> Result<()> {
+    let num_scales = if form.has_scale_per_step() { factorization.num_steps() as u64 } else { 1 };
+    for step in 0..num_scales {
+        let scale = form.output_scale(step);
+        if !(1.0 / MOST_SCALE..=MOST_SCALE).contains(&scale.abs()) {
+            let expected = format!("of magnitude {:e} to {MOST_SCALE:e}", 1.0 / MOST_SCALE);
+            return Err(Error::parameter(format!("output scale {step}"), format!("{scale:e}"), expected));
+        }
+    }
+    match factorization.strategy() {
+        Strategy::Toeplitz(coefs) => check_coefs(coefs.iter().copied()),
+        Strategy::Banded(rows) => check_coefs(rows.iter().flatten().copied()),
+        Strategy::Dense(matrix) => check_coefs((0..matrix.len()).flat_map(|t| matrix.row(t).iter().copied())),
+        Strategy::BandedInverse(_) if factorization.num_bands() == 1 => Ok(()),
+        Strategy::BandedInverse(_) => check_coefs(factorization.strategy_coefs()?.into_iter().flatten()),
+        _ => Ok(()),
+    }
+}
+
+fn check_coefs(mut coefs: impl Iterator<Item = f64>) -> Result<()> {
+    // Written so that what is no number does not fit.
+    let fits = |coef: &f64| coef.abs() <= MOST_COEF;
+    match coefs.find(|coef| !fits(coef)) {
+        Some(coef) => {
+            let expected = format!("at most {MOST_COEF:e}: noise that cancels so much is none");
+            Err(Error::parameter("a coefficient of the strategy", format!("{coef:e}"), expected))
+        }
+        None => Ok(()),
     }
 }
 

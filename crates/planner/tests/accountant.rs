@@ -48,7 +48,7 @@ fn delta_inverts_epsilon() {
 fn calibration_meets_the_settings() {
     for [sigma, p, steps, delta, _, truth] in settings() {
         // Where one step decides, or nothing is lost, less noise may do.
-        if truth < 1e-3 || truth > 50.0 || sigma < 0.06 {
+        if !(1e-3..=50.0).contains(&truth) || sigma < 0.06 {
             continue;
         }
         let budget = Budget::new(truth, delta).unwrap();

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Edits that are tried by default.
-const SAMPLE: usize = 2000;
+const SAMPLE: usize = 200;
 /// Most that one plan may take, in seconds and bytes.
 const MOST_SECONDS: f64 = 20.0;
 const MOST_BYTES: usize = 1 << 30;

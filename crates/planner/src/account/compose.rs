@@ -345,7 +345,7 @@ impl Term {
                 phase = Complex64::new(0.0, -epsilon * self.step * k as f64).exp();
             }
             sum += if k == 0 { 0.5 * value.re } else { value.re * phase.re - value.im * phase.im };
-            phase = phase * turn;
+            phase *= turn;
         }
         let value = (sum * self.step / PI).max(0.0) + self.rest;
         value.ln() + self.ln_scale - self.theta * epsilon

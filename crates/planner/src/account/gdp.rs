@@ -141,6 +141,10 @@ const RECURRENCE_FROM: usize = 320;
 impl Point {
     /// `ln δ`, rounded up by what it may have lost, and checked.
     fn ln_delta(self) -> Result<f64> {
+        // δ < φ(a)/a: so far out, products of small factors would vanish, and the exponent alone is exact to all digits.
+        if self.a > 1e20 {
+            return Ok(-0.5 * self.a * self.a);
+        }
         let value = self.computed();
         // Rounding of the exponent a²/2, and some hundred units in the last place for all the rest: relative to δ, and to 1 − δ where
         // that is smaller.

@@ -34,36 +34,41 @@ fn radius() -> f64 {
     (2.0 * RADIUS_BITS * LN_2).sqrt() * (1.0 - 1e-6)
 }
 
-/// The probability that a pair of normals, shifted by a length, leaves its disc.
+/// The probability that a pair of normals, shifted by a length, leaves its disc, over that length: `p(d)/d`, which grows with d.
 fn leaves(shift: f64) -> f64 {
     let radius = radius();
-    let outflow = (-0.5 * radius * radius).exp() * (radius * shift).exp_m1() / PI;
     if shift > radius {
-        return 1.0;
+        return 1.0 / shift;
     }
+    let outflow = (-0.5 * radius * radius).exp() * ((radius * shift).exp_m1() / shift) / PI;
     let mean = shift + 1.0 / mills(radius - shift);
-    let beyond = 1.18 * (mean / shift).sqrt() * upper(radius - shift);
-    outflow.min(beyond).min(1.0)
+    let beyond = 1.18 * (mean / shift).sqrt() * (upper(radius - shift) / shift);
+    outflow.min(beyond).min(1.0 / shift)
 }
 
 /// What a shift of norm `gdp_mu` over a number of pairs adds to δ, at most.
 pub(crate) fn beyond(gdp_mu: f64, pairs: f64) -> f64 {
-    if gdp_mu > radius() {
+    if gdp_mu == 0.0 {
+        return 0.0;
+    }
+    // Not a number: nothing is known.
+    if gdp_mu.is_nan() || gdp_mu > radius() {
         return 1.0;
     }
     const RATIO: f64 = 1.01;
     let root = pairs.sqrt();
+    // `far` is μ times the largest p(d)/d² above the border.
     let (mut far, mut least) = (0.0_f64, f64::INFINITY);
     let mut shift = gdp_mu;
     // Pairs shifted by at most `shift`, and the others; the border that gives the smallest sum.
     loop {
-        let near = root * gdp_mu * leaves(shift) / shift;
-        least = least.min(near + gdp_mu * gdp_mu * far);
+        let slope = leaves(shift);
+        least = least.min(gdp_mu * (root * slope + far));
         if shift < 1e-3 * gdp_mu.min(1.0) {
             return least.min(1.0);
         }
         // No pair between this shift and the next has a larger ratio.
-        far = far.max(leaves(shift) * (RATIO / shift).powi(2));
+        far = far.max(slope * (gdp_mu / shift) * RATIO * RATIO);
         shift /= RATIO;
     }
 }
@@ -107,13 +112,13 @@ mod tests {
     #[test]
     fn a_pair_leaves_its_disc_as_often_as_counted() {
         for shift in [0.3, 1.0, 2.0, 3.0, 5.0, 7.0, 8.5] {
-            let (bound, exact) = (leaves(shift), brute_force(shift));
+            let (bound, exact) = (shift * leaves(shift), brute_force(shift));
             assert!(bound >= exact && bound < 3.0 * exact, "{shift}: {bound:e} {exact:e}");
         }
         // Small shifts: the length of the boundary's shadow.
         let radius = radius();
         let slope = radius * (-0.5 * radius * radius).exp() / PI;
-        assert!((leaves(1e-6) / 1e-6 / slope - 1.0).abs() < 1e-4);
+        assert!((leaves(1e-6) / slope - 1.0).abs() < 1e-4);
     }
 
     /// Shifts of all shapes: k pairs shifted far, the rest evenly.
@@ -126,7 +131,8 @@ mod tests {
                 for far in [0.0, 1.0, 2.0, 5.0, 100.0, 1e4, 1e8].into_iter().filter(|far| *far <= pairs) {
                     for share in [0.0, 0.1, 0.5, 0.9, 0.99, 1.0] {
                         let each = |part: f64, count: f64| {
-                            if count * part == 0.0 { 0.0 } else { count * leaves(mu * (part / count).sqrt()) }
+                            let shift = mu * (part / count).sqrt();
+                            if count * part == 0.0 { 0.0 } else { count * shift * leaves(shift) }
                         };
                         worst = worst.max(each(share, far) + each(1.0 - share, pairs - far));
                     }
@@ -146,6 +152,7 @@ mod tests {
         assert!(delta_left(1e-6, 1e15, beyond(5.0, 1e15)) < 0.0);
         assert!(delta_left(1e-20, 1.0, beyond(0.5, 1.0)) < 0.0);
         assert!(delta_left(1e-6, 1e15, beyond(1.0, 1e15)) > 0.999_9e-6);
-        assert_eq!(beyond(1e9, 1.0), 1.0);
+        assert_eq!((beyond(1e9, 1.0), beyond(f64::NAN, 1.0), beyond(0.0, 1.0)), (1.0, 1.0, 0.0));
+        assert!(beyond(1e-300, 1e15) > 0.0);
     }
 }
