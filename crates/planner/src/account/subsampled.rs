@@ -31,7 +31,7 @@ pub(super) struct Slack {
 /// For claims.
 pub(super) const FINE: Slack = Slack { share: 2e-5, absolute: 2e-8 };
 /// For searches.
-pub(super) const COARSE: Slack = Slack { share: 2e-3, absolute: 1e-6 };
+pub(super) const COARSE: Slack = Slack { share: 1e-4, absolute: 1e-6 };
 
 /// The share of δ that outputs beyond the last cell may take (logarithm).
 const TAIL_SHARE: f64 = -11.5;
