@@ -66,7 +66,7 @@ fn all_batches() -> [Value; 4] {
 /// A plan that claims more than its noise gives, which only computing the claim again shows. Written out, so that no number in it depends on a machine's logarithms.
 fn false_claim() -> Plan {
     let certificate = json!({
-        "version": 1,
+        "version": 2,
         "planner": "0.1.0",
         "strategy": "identity",
         "workload": "prefix",
@@ -77,6 +77,7 @@ fn false_claim() -> Plan {
         "claim": {
             "epsilon": 0.5,
             "delta": 1e-6,
+            "tail_delta": 0.0,
             "method": "gaussian",
             "gdp_mu": 1.3333333333333333,
             "noise_multiplier": 0.75,
