@@ -9,7 +9,7 @@
 //! Word for word what `rand_chacha` makes of `from_seed(key)`, `set_stream(stream)` at word position `16·block`.
 
 use crate::error::{Error, Result};
-use zeroize::{Zeroize, ZeroizeOnDrop};
+use crate::secret::Secret;
 
 /// How many rounds the cipher runs. Part of the plan.
 ///
@@ -58,19 +58,21 @@ impl TryFrom<u32> for Rounds {
 /// "expand 32-byte k" as little-endian words.
 const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
 
-/// A keyed cipher: everything but block and stream.
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+/// A keyed cipher: everything but block and stream. The key lies where core dumps do not look, and is wiped when dropped.
+#[derive(Clone)]
 pub struct ChaCha {
-    key: [u32; 8],
-    #[zeroize(skip)]
+    key: Secret<u32>,
     rounds: Rounds,
 }
 
 impl ChaCha {
     /// Key bytes are read as little-endian words.
     pub fn new(key: &[u8; 32], rounds: Rounds) -> ChaCha {
-        let (words, _) = key.as_chunks::<4>();
-        ChaCha { key: std::array::from_fn(|i| u32::from_le_bytes(words[i])), rounds }
+        let mut own = Secret::zeroed(8);
+        for (word, bytes) in own.iter_mut().zip(key.as_chunks::<4>().0) {
+            *word = u32::from_le_bytes(*bytes);
+        }
+        ChaCha { key: own, rounds }
     }
 
     /// The rounds this cipher runs.

@@ -68,6 +68,15 @@ pub enum Error {
         /// The step at which it happened.
         step: u64,
     },
+    /// A start that would make rows of noise which were made before.
+    #[error("noise would be made twice: {0}")]
+    Repeated(String),
+    /// The mechanism was made before the process was forked: it is the parent's, which goes on with it.
+    #[error(
+        "this mechanism belongs to the process that this one was forked from: make one here, with its own key, run id or \
+         coordinates"
+    )]
+    Forked,
     /// A batch was drawn for another step than the one to be made.
     #[error("the batch was drawn for step {batch}, the mechanism's next step is {next_step}")]
     BatchStep {

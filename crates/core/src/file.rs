@@ -63,3 +63,16 @@ pub(crate) fn folder(path: &Path) -> &Path {
 pub(crate) fn sync_folder(folder: &Path) -> std::io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
+
+/// Creates a file of its own with these bytes, which nothing else holds a copy of.
+pub(crate) fn create_new(path: &Path, access: Access, bytes: &[u8]) -> Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    if access == Access::Owner {
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
+    let mut file = options.open(path).map_err(Error::io("write", path))?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(Error::io("write", path))?;
+    sync_folder(folder(path)).map_err(Error::io("write", path))
+}

@@ -68,7 +68,7 @@ impl Layout {
     /// All tensors as one shard; gradients are then given tensor by tensor.
     pub fn whole(&self) -> Shard {
         let segments = self.tensors.iter().map(|tensor| tensor.coords.clone()).collect();
-        Shard { space: self.fingerprint(), dim: self.dim, segments }
+        Shard { space: self.fingerprint(), dim: self.dim, segments, replica: false }
     }
 
     /// What names this layout: the names, lengths and order of its tensors.
@@ -88,6 +88,7 @@ pub struct Shard {
     space: Fingerprint,
     dim: u64,
     segments: Vec<Range<u64>>,
+    replica: bool,
 }
 
 impl Shard {
@@ -125,6 +126,17 @@ impl Shard {
             )),
             false => Ok(Shard { segments, ..self.clone() }),
         }
+    }
+
+    /// The same coordinates, held by other processes too, which add the same noise to the same gradients (replicas). The ledger
+    /// of a key lets processes share coordinates only if all of them say so, and all start before the second step.
+    pub fn replica(self) -> Shard {
+        Shard { replica: true, ..self }
+    }
+
+    /// Whether other processes hold the same coordinates.
+    pub fn is_replica(&self) -> bool {
+        self.replica
     }
 
     /// The ranges, one per gradient slice that a step expects.

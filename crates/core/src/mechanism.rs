@@ -4,12 +4,15 @@ use crate::backend::{Backend, Replay, Step};
 use crate::checkpoint::{self, Checkpoint, Info};
 use crate::cpu::{Cpu, CpuOptions, Element};
 use crate::error::{Error, Result};
+use crate::fork::Process;
 use crate::form::Kernel;
 use crate::key::{Key, RunKey, os_random};
 use crate::layout::Shard;
+use crate::ledger::{self, Claim, Start};
 use crate::plan::Plan;
 use crate::row::{Incarnations, Row};
 use crate::sampler::Batch;
+use std::mem::ManuallyDrop;
 use std::path::Path;
 
 /// A running mechanism: a plan, a key, a place in the plan, and the state on some device.
@@ -29,11 +32,30 @@ pub struct Mechanism<B = Cpu> {
     incarnations: Incarnations,
     next_step: u64,
     poisoned: Option<u64>,
-    /// How many steps from `next_step` on are the device's to count.
-    replaying: Option<u64>,
+    /// While the device counts: how many steps from `next_step` on were handed over, and what the claim counted before.
+    replaying: Option<(u64, u64)>,
     /// Reused by every step, so that a step allocates nothing.
     terms: Vec<(Row, f32)>,
-    backend: B,
+    /// The process that this was made in: a fork of it must not make the same rows.
+    process: Process,
+    /// What the key's ledger knows of this mechanism; nothing where there is no ledger.
+    claim: ManuallyDrop<Option<Claim>>,
+    /// Incarnations that this object had before, and the step after the last that each of them made.
+    past: Vec<(Vec<u8>, u64)>,
+    backend: ManuallyDrop<B>,
+}
+
+impl<B> Drop for Mechanism<B> {
+    fn drop(&mut self) {
+        // In a forked child, threads and devices are the parent's: waiting for them would not end. The claim is the parent's too.
+        if self.process.is_current() {
+            // SAFETY: neither is used again: this is the end of the mechanism.
+            unsafe {
+                ManuallyDrop::drop(&mut self.backend);
+                ManuallyDrop::drop(&mut self.claim);
+            }
+        }
+    }
 }
 
 /// What a resumed run does about rows that the dead run made after the checkpoint.
@@ -55,6 +77,41 @@ pub enum Resume {
 pub struct SaveOptions {
     /// Store the key in the file, so that it alone resumes the run.
     pub include_key: bool,
+}
+
+/// What the files say of themselves, if all belong to this plan, run and space, and to one moment of the run.
+fn common_info(plan: &Plan, run_key: &RunKey, shard: &Shard, checkpoints: &[Checkpoint]) -> Result<Info> {
+    for checkpoint in checkpoints {
+        checkpoint.check(plan, run_key, shard)?;
+    }
+    let Some((first, others)) = checkpoints.split_first() else {
+        return Err(Error::length("list of checkpoints", 0, "at least 1"));
+    };
+    let moment = |checkpoint: &Checkpoint| {
+        let info = checkpoint.info();
+        (info.next_step, info.incarnations.clone())
+    };
+    match others.iter().find(|other| moment(other) != moment(first)) {
+        None => Ok(first.info().clone()),
+        Some(other) => Err(other.refuse(format!(
+            "it is at step {} and the first file at {}, or they resumed differently",
+            other.next_step(),
+            first.next_step()
+        ))),
+    }
+}
+
+/// Begins the incarnation that a resumed run asks for.
+fn begin(incarnations: &mut Incarnations, step: u64, resume: Resume) -> Result<Start> {
+    match resume {
+        Resume::Exact => Ok(Start::Exact),
+        Resume::SharedIncarnation(nonce) => incarnations.begin(step, nonce).map(|()| Start::Shared),
+        Resume::NewIncarnation => {
+            let mut nonce = [0; Incarnations::NONCE_LEN];
+            os_random(&mut nonce)?;
+            incarnations.begin(step, nonce).map(|()| Start::Fresh)
+        }
+    }
 }
 
 impl Mechanism<Cpu> {
@@ -111,19 +168,28 @@ impl<B: Backend> Mechanism<B> {
         shard: Shard,
         backend: impl FnOnce(&[RunKey], &Shard) -> Result<B>,
     ) -> Result<Self> {
-        Self::build(plan, key, shard, Incarnations::first(), backend)
+        Self::build(plan, key, shard, Incarnations::first(), 0, Some(Start::First), backend)
     }
 
+    /// Claims the rows from `next_step` on before it makes the backend: a start that is refused has done nothing. Without a `start`,
+    /// the caller has a claim.
     fn build(
         plan: &Plan,
         key: Key,
         shard: Shard,
         incarnations: Incarnations,
+        next_step: u64,
+        start: Option<Start>,
         backend: impl FnOnce(&[RunKey], &Shard) -> Result<B>,
     ) -> Result<Self> {
         let run_key = key.run_key(plan.fingerprint());
-        let lives: Vec<RunKey> = incarnations.nonces().map(|nonce| run_key.life(nonce)).collect();
-        let backend = backend(&lives, &shard)?;
+        let rows = || ledger::rows_of(run_key.commitment().to_string(), incarnations.last_nonce(), &shard);
+        let claim = match start {
+            Some(start) => key.ledger().claim(rows, next_step, start)?,
+            None => None,
+        };
+        let keys: Vec<RunKey> = incarnations.nonces().map(|nonce| run_key.incarnation(nonce)).collect();
+        let backend = backend(&keys, &shard)?;
         let max_terms = match plan.form().kernel() {
             Kernel::Regenerate(regenerate) => regenerate.max_terms(),
             _ => 0,
@@ -134,11 +200,14 @@ impl<B: Backend> Mechanism<B> {
             run_key,
             shard,
             incarnations,
-            next_step: 0,
+            next_step,
             poisoned: None,
             replaying: None,
             terms: Vec::with_capacity(max_terms),
-            backend,
+            process: Process::current(),
+            claim: ManuallyDrop::new(claim),
+            past: Vec::new(),
+            backend: ManuallyDrop::new(backend),
         })
     }
 
@@ -152,43 +221,73 @@ impl<B: Backend> Mechanism<B> {
         backend: impl FnOnce(&[RunKey], &Shard) -> Result<B>,
     ) -> Result<Self> {
         let _span = tracing::debug_span!("resume", files = files.len()).entered();
+        let mut checkpoints = files.iter().map(Checkpoint::open).collect::<Result<Vec<_>>>()?;
         let run_key = key.run_key(plan.fingerprint());
-        let mut checkpoints = Vec::new();
-        for file in files {
-            let checkpoint = Checkpoint::open(file)?;
-            checkpoint.check(plan, &run_key, &shard)?;
-            checkpoints.push(checkpoint);
-        }
-        let Some(first) = checkpoints.first().map(|checkpoint| checkpoint.info().clone()) else {
-            return Err(Error::length("list of checkpoints", 0, "at least 1"));
-        };
-        for other in &checkpoints[1..] {
-            if (other.info().next_step, &other.info().incarnations) != (first.next_step, &first.incarnations)
-            {
-                return Err(other.refuse(format!(
-                    "it is at step {} and the first file at {}, or they resumed differently",
-                    other.info().next_step,
-                    first.next_step
-                )));
-            }
-        }
-        let mut incarnations = first.incarnations;
-        match resume {
-            Resume::Exact => {}
-            Resume::SharedIncarnation(nonce) => incarnations.begin(first.next_step, nonce)?,
-            Resume::NewIncarnation => incarnations.begin(first.next_step, os_random()?)?,
-        }
-        let mut mechanism = Self::build(plan, key, shard, incarnations, backend)?;
+        let info = common_info(plan, &run_key, &shard, &checkpoints)?;
+        let mut incarnations = info.incarnations;
+        let start = begin(&mut incarnations, info.next_step, resume)?;
+        let mut mechanism =
+            Self::build(plan, key, shard, incarnations, info.next_step, Some(start), backend)?;
         mechanism.restore(&mut checkpoints)?;
-        mechanism.next_step = first.next_step;
         Ok(mechanism)
+    }
+
+    /// Goes on from checkpoints of the same run in place of where this mechanism is now; an error changes nothing.
+    ///
+    /// [`Resume::Exact`] is refused if this mechanism made steps of the checkpoint's incarnation after the checkpoint, whatever
+    /// incarnations it had since.
+    pub fn reload_from(
+        &mut self,
+        mut checkpoints: Vec<Checkpoint>,
+        resume: Resume,
+        backend: impl FnOnce(&[RunKey], &Shard) -> Result<B>,
+    ) -> Result<()> {
+        if !self.process.is_current() {
+            return Err(Error::Forked);
+        }
+        let info = common_info(&self.plan, &self.run_key, &self.shard, &checkpoints)?;
+        let mut incarnations = info.incarnations;
+        let start = begin(&mut incarnations, info.next_step, resume)?;
+        self.note_made();
+        let nonce = incarnations.last_nonce();
+        if let Some((_, made)) = self.past.iter().find(|(past, made)| past == nonce && *made > info.next_step)
+        {
+            return Err(Error::Repeated(format!(
+                "this mechanism made steps {} to {} after this checkpoint: resume with a new incarnation",
+                info.next_step,
+                made - 1
+            )));
+        }
+        // Its own claim on this incarnation is no other's.
+        let keeps_claim = nonce == self.incarnations.last_nonce();
+        let (key, shard) = (self.key.duplicate(), self.shard.clone());
+        let start = (!keeps_claim).then_some(start);
+        let mut new = Self::build(&self.plan, key, shard, incarnations, info.next_step, start, backend)?;
+        new.restore(&mut checkpoints)?;
+        if keeps_claim {
+            std::mem::swap(&mut new.claim, &mut self.claim);
+        }
+        new.past = std::mem::take(&mut self.past);
+        *self = new;
+        Ok(())
+    }
+
+    /// Remembers how far this mechanism's incarnation came.
+    fn note_made(&mut self) {
+        let handed_over = self.next_step + self.replaying.map_or(0, |(handed, _)| handed);
+        let made = handed_over.max(self.poisoned.map_or(0, |step| step + 1));
+        let nonce = self.incarnations.last_nonce();
+        match self.past.iter_mut().find(|(past, _)| past == nonce) {
+            Some((_, before)) => *before = made.max(*before),
+            None => self.past.push((nonce.to_vec(), made)),
+        }
     }
 
     fn restore(&mut self, checkpoints: &mut [Checkpoint]) -> Result<()> {
         let mut given = Vec::new();
         for checkpoint in checkpoints.iter_mut() {
             let hashes = checkpoint.block_hashes(&self.run_key)?;
-            given.extend(checkpoint.restore(&hashes, &self.shard, &mut self.backend)?);
+            given.extend(checkpoint.restore(&hashes, &self.shard, &mut *self.backend)?);
         }
         given.sort_by_key(|range| range.start);
         let covered =
@@ -213,6 +312,8 @@ impl<B: Backend> Mechanism<B> {
         let _span = tracing::trace_span!("step", step).entered();
         // Set before and cleared after, so that neither an error nor a panic leaves a usable mechanism behind.
         self.poisoned = Some(step);
+        // Counted before it is made: whenever the process dies, the ledger knows of every row that was released.
+        self.count(step + 1);
         let lowered = Step::lower(&self.plan, step, &self.incarnations, &mut self.terms)?;
         let outcome = self.backend.step(&lowered, gradients);
         // An overflow is a whole step with a useless result: its noise is used up, and the state is that after it.
@@ -240,12 +341,26 @@ impl<B: Backend> Mechanism<B> {
         Ok(self)
     }
 
-    fn check_usable(&self) -> Result<()> {
-        if let Some(step) = self.poisoned {
-            return Err(Error::Poisoned { step });
+    /// Counts all steps before `next_step` as made, in the ledger.
+    fn count(&self, next_step: u64) {
+        if let Some(claim) = &*self.claim {
+            claim.advance(next_step);
         }
+    }
+
+    /// Refuses to go on in a fork, and after a step that failed half-way.
+    fn check_whole(&self) -> Result<()> {
+        match self.poisoned {
+            _ if !self.process.is_current() => Err(Error::Forked),
+            Some(step) => Err(Error::Poisoned { step }),
+            None => Ok(()),
+        }
+    }
+
+    fn check_usable(&self) -> Result<()> {
+        self.check_whole()?;
         match self.replaying {
-            Some(count) => {
+            Some((count, _)) => {
                 Err(Error::Replaying { first: self.next_step, last: self.next_step + count.max(1) - 1 })
             }
             None => Ok(()),
@@ -270,7 +385,7 @@ impl<B: Backend> Mechanism<B> {
             run_id: self.key.run_id().to_owned(),
             next_step: self.next_step,
             incarnations: self.incarnations.clone(),
-            key: options.include_key.then(|| self.key.to_hex()),
+            key: options.include_key.then(|| crate::plan::Fingerprint(*self.key.bytes()).to_string().into()),
         };
         let form = self.plan.form();
         checkpoint::write(
@@ -279,7 +394,7 @@ impl<B: Backend> Mechanism<B> {
             &self.run_key,
             form.num_slots(),
             form.history(),
-            &self.backend,
+            &*self.backend,
         )
     }
 
@@ -316,12 +431,17 @@ impl<B: Replay> Mechanism<B> {
         if end > self.plan.num_steps() {
             return Err(Error::PastEnd { step: end - 1, num_steps: self.plan.num_steps() });
         }
+        let counted = self.claim.as_ref().map(|claim| claim.next_step());
+        if num_steps > 0 {
+            self.count(end);
+        }
         // What was scheduled before an error must not run: stopping drops it.
         if let Err(error) = self.hand_over(end) {
             let _ = self.backend.stop();
+            self.count(counted.unwrap_or(0));
             return Err(error);
         }
-        self.replaying = Some(num_steps);
+        self.replaying = Some((num_steps, counted.unwrap_or(0)));
         Ok(())
     }
 
@@ -335,9 +455,7 @@ impl<B: Replay> Mechanism<B> {
 
     /// Enqueues one step that the device counts; to be called while the stream is captured, once per step of the graph.
     pub fn enqueue(&mut self, gradients: B::Gradients<'_, '_>) -> Result<()> {
-        if let Some(step) = self.poisoned {
-            return Err(Error::Poisoned { step });
-        }
+        self.check_whole()?;
         if self.replaying.is_none() {
             return Err(Error::Device("no step was handed over: call begin_replay first".into()));
         }
@@ -354,13 +472,13 @@ impl<B: Replay> Mechanism<B> {
     /// If it was launched more often than steps were handed over, the gradients of those launches are NaN, and the mechanism is
     /// poisoned.
     pub fn end_replay(&mut self) -> Result<u64> {
-        if let Some(step) = self.poisoned {
-            return Err(Error::Poisoned { step });
-        }
-        let Some(handed) = self.replaying else { return Ok(0) };
+        self.check_whole()?;
+        let Some((handed, counted)) = self.replaying else { return Ok(0) };
         let made = self.backend.stop().inspect_err(|_| self.poisoned = Some(self.next_step))?;
         self.replaying = None;
         self.next_step += made.min(handed);
+        // The steps that were handed over and not made are given back.
+        self.count(if made > 0 { self.next_step } else { counted });
         if made > handed {
             self.poisoned = Some(self.next_step);
             return Err(Error::Device(format!(

@@ -104,6 +104,11 @@ impl Incarnations {
         Ok(())
     }
 
+    /// The nonce of the incarnation that makes rows from now on; empty for the first.
+    pub(crate) fn last_nonce(&self) -> &[u8] {
+        self.0.last().map_or(&[], |life| &life.nonce)
+    }
+
     /// What each life's key is derived with, by number; empty for the first.
     pub(crate) fn nonces(&self) -> impl Iterator<Item = &[u8]> {
         self.0.iter().map(|life| life.nonce.as_slice())

@@ -14,6 +14,7 @@ mod write;
 pub use read::Checkpoint;
 pub(crate) use write::write;
 
+use crate::key::RunKey;
 use crate::row::Incarnations;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -53,8 +54,6 @@ impl Info {
 }
 
 /// The MAC of a header and its block hashes.
-fn mac(key: &[u8; 32], header: &[u8], block_hashes: &[u8]) -> blake3::Hash {
-    let mut hasher = blake3::Hasher::new_keyed(key);
-    hasher.update(&(header.len() as u64).to_le_bytes()).update(header).update(block_hashes);
-    hasher.finalize()
+fn mac(key: &RunKey, header: &[u8], block_hashes: &[u8]) -> blake3::Hash {
+    key.checkpoint_mac(&[&(header.len() as u64).to_le_bytes(), header, block_hashes])
 }

@@ -147,7 +147,7 @@ impl Checkpoint {
         self.read_at(state_bytes, &mut bytes)?;
         let stored: [u8; 32] = bytes[bytes.len() - 32..].try_into().expect("32 bytes");
         bytes.truncate(bytes.len() - 32);
-        match mac(&key.checkpoint_key(), &self.header, &bytes) == blake3::Hash::from_bytes(stored) {
+        match mac(key, &self.header, &bytes) == blake3::Hash::from_bytes(stored) {
             true => Ok(bytes),
             false => Err(self.refuse("corrupted: its header or hashes were changed after it was written")),
         }

@@ -36,7 +36,7 @@ pub(crate) fn write(
             }
         }
         file.write_all(&block_hashes).map_err(fail())?;
-        file.write_all(mac(&key.checkpoint_key(), &header, &block_hashes).as_bytes()).map_err(fail())
+        file.write_all(mac(key, &header, &block_hashes).as_bytes()).map_err(fail())
     })
 }
 

@@ -1,0 +1,90 @@
+//! A claim that this process holds.
+
+use super::file::{self, COUNT, Rows};
+use super::lock::{Lock, open_options};
+use crate::error::{Error, Result};
+use crate::key::os_random;
+use memmap2::{MmapOptions, MmapRaw};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The steps that this process makes of some rows, counted where other processes find them.
+pub(crate) struct Claim {
+    path: PathBuf,
+    memory: MmapRaw,
+    /// Held as long as the claim, and released last: fields are dropped in their order.
+    _lock: Lock,
+}
+
+impl Claim {
+    /// Makes a claim's file and locks it. The caller holds the folder's lock and has compared the rows with other claims.
+    pub(super) fn create(folder: &Path, rows: &Rows) -> Result<Claim> {
+        let mut random = [0; 8];
+        os_random(&mut random)?;
+        let name = format!("{}{:016x}", rows.prefix(), u64::from_le_bytes(random));
+        let half_made = folder.join(&name).with_extension(file::HALF_MADE);
+        let path = folder.join(&name).with_extension(file::CLAIM);
+        let made = Claim::make(&half_made, &path, rows);
+        if made.is_err() {
+            let _ = std::fs::remove_file(&half_made);
+        }
+        made
+    }
+
+    /// The file gets its name when it is whole, locked and mapped.
+    fn make(half_made: &Path, path: &Path, rows: &Rows) -> Result<Claim> {
+        let fail = || Error::io("write the claim", path);
+        let mut file = open_options().create_new(true).open(half_made).map_err(fail())?;
+        let bytes = file::bytes(rows);
+        // A store to mapped memory cannot report that the disk is full: the space must be there before.
+        reserve(&file, bytes.len() as u64).map_err(fail())?;
+        file.write_all(&bytes).map_err(fail())?;
+        let memory = MmapOptions::new().len(4096).map_raw(&file).map_err(fail())?;
+        let Ok(lock) = Lock::try_new(file, half_made)? else {
+            return Err(fail()(std::io::Error::other("another process locked it")));
+        };
+        std::fs::rename(half_made, path).map_err(fail())?;
+        Ok(Claim { path: path.to_owned(), memory, _lock: lock })
+    }
+
+    fn count(&self) -> &AtomicU64 {
+        // SAFETY: the mapping is of one page, its offset 64 is aligned, and it lives as long as `self`. Other processes only read.
+        unsafe { AtomicU64::from_ptr(self.memory.as_mut_ptr().add(COUNT).cast()) }
+    }
+
+    /// Counts all steps before `next_step` as made. To be called before the first of them is released.
+    pub(crate) fn advance(&self, next_step: u64) {
+        self.count().store(file::encode(next_step).to_le(), Ordering::Release);
+    }
+
+    /// The step after the last one counted; 0 if there is none.
+    pub(crate) fn next_step(&self) -> u64 {
+        // Only this process writes the word.
+        file::decode(u64::from_le(self.count().load(Ordering::Acquire))).unwrap_or(u64::MAX)
+    }
+}
+
+impl Drop for Claim {
+    /// A start that made no step leaves no claim. The lock is still held, so nobody takes the file for a dead one's meanwhile.
+    fn drop(&mut self) {
+        if self.next_step() == 0 {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn reserve(file: &std::fs::File, bytes: u64) -> std::io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        // File systems without it allocate when the bytes are written.
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn reserve(_: &std::fs::File, _: u64) -> std::io::Result<()> {
+    Ok(())
+}

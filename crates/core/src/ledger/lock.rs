@@ -1,0 +1,129 @@
+//! Locks of the kernel on open files, which end with the process however it ends, and which its forks do not keep.
+
+use crate::error::{Error, Result};
+use std::fs::{File, TryLockError};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a start waits for others that compare their claims, which takes them milliseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An open file that is locked while this lives.
+pub(super) struct Lock {
+    file: File,
+    slot: Option<usize>,
+}
+
+impl Lock {
+    /// The lock of a ledger's folder: waits for it, but not forever.
+    pub(super) fn folder(folder: &Path) -> Result<Lock> {
+        let path = folder.join("lock");
+        let fail = || Error::io("lock", &path);
+        let file = open_options().create(true).truncate(false).open(&path).map_err(fail())?;
+        let begin = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Lock::keep(file)),
+                Err(TryLockError::Error(error)) => return Err(unsupported(&path, error)),
+                Err(TryLockError::WouldBlock) if begin.elapsed() < PATIENCE => {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                Err(TryLockError::WouldBlock) => {
+                    let text = format!("another process has held it for {} seconds", PATIENCE.as_secs());
+                    return Err(fail()(std::io::Error::new(std::io::ErrorKind::TimedOut, text)));
+                }
+            }
+        }
+    }
+
+    /// Locks a file if nobody else has; gives it back otherwise.
+    pub(super) fn try_new(file: File, path: &Path) -> Result<std::result::Result<Lock, File>> {
+        match file.try_lock() {
+            Ok(()) => Ok(Ok(Lock::keep(file))),
+            Err(TryLockError::WouldBlock) => Ok(Err(file)),
+            Err(TryLockError::Error(error)) => Err(unsupported(path, error)),
+        }
+    }
+
+    fn keep(file: File) -> Lock {
+        let slot = forks::register(&file);
+        Lock { file, slot }
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        forks::forget(self.slot);
+    }
+}
+
+/// Readable and writable, for the owner alone.
+pub(super) fn open_options() -> std::fs::OpenOptions {
+    let mut options = std::fs::OpenOptions::new();
+    options.read(true).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+fn unsupported(path: &Path, error: std::io::Error) -> Error {
+    let text = format!("{error}; name a ledger on a file system that has locks");
+    Error::io("lock", path)(std::io::Error::new(error.kind(), text))
+}
+
+/// A lock belongs to the open file, which a forked child has too: a data loader's worker that outlives its parent would keep the
+/// parent's claim alive. So children close these files.
+#[cfg(unix)]
+mod forks {
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+    use std::sync::Once;
+    use std::sync::atomic::{AtomicI32, Ordering};
+
+    const FREE: i32 = -1;
+
+    /// Files with a lock. Whoever finds no room keeps its lock all the same; only its forks then keep it too.
+    static FILES: [AtomicI32; 256] = [const { AtomicI32::new(FREE) }; 256];
+
+    pub(super) fn register(file: &File) -> Option<usize> {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            // SAFETY: the handler only loads and stores atomics and calls `close`, which a child may do after a fork.
+            unsafe { libc::pthread_atfork(None, None, Some(close_all)) };
+        });
+        let fd = file.as_raw_fd();
+        FILES
+            .iter()
+            .position(|entry| entry.compare_exchange(FREE, fd, Ordering::AcqRel, Ordering::Relaxed).is_ok())
+    }
+
+    pub(super) fn forget(slot: Option<usize>) {
+        if let Some(slot) = slot {
+            FILES[slot].store(FREE, Ordering::Release);
+        }
+    }
+
+    /// Runs in the child. The objects that own these files are never dropped there: see `Mechanism`.
+    extern "C" fn close_all() {
+        for entry in &FILES {
+            let fd = entry.swap(FREE, Ordering::AcqRel);
+            if fd != FREE {
+                // SAFETY: the file was open in the parent when it forked, so it is in the child, where nothing else uses it.
+                unsafe { libc::close(fd) };
+            }
+        }
+    }
+}
+
+#[cfg(not(unix))]
+mod forks {
+    pub(super) fn register(_: &std::fs::File) -> Option<usize> {
+        None
+    }
+
+    pub(super) fn forget(_: Option<usize>) {}
+}
