@@ -9,7 +9,7 @@
 //! Word for word what `rand_chacha` makes of `from_seed(key)`, `set_stream(stream)` at word position `16·block`.
 
 use crate::error::{Error, Result};
-use crate::secret::Secret;
+use crate::secret::{Secret, clear_registers};
 
 /// How many rounds the cipher runs. Part of the plan.
 ///
@@ -72,6 +72,7 @@ impl ChaCha {
         for (word, bytes) in own.iter_mut().zip(key.as_chunks::<4>().0) {
             *word = u32::from_le_bytes(*bytes);
         }
+        clear_registers();
         ChaCha { key: own, rounds }
     }
 

@@ -59,9 +59,7 @@ impl Key {
     /// A key from 32 bytes that the caller keeps secret and that come from a good generator. Every run of a plan under
     /// this key needs a `run_id` of its own: two runs with the same id make the same noise.
     pub fn from_bytes(bytes: [u8; 32], run_id: impl Into<String>) -> Key {
-        let mut own = Secret::zeroed(32);
-        own.copy_from_slice(&bytes);
-        Key { bytes: own, run_id: run_id.into(), ledger: Place::Nowhere }
+        Key { bytes: Secret::copy_of(&bytes), run_id: run_id.into(), ledger: Place::Nowhere }
     }
 
     /// As [`Key::from_bytes`], from 64 hexadecimal digits.
@@ -91,9 +89,7 @@ impl Key {
             }
         }
         let bytes = if len == 32 {
-            let mut bytes = Secret::zeroed(32);
-            bytes.copy_from_slice(&content[..32]);
-            Some(bytes)
+            Some(Secret::copy_of(&content[..32]))
         } else {
             read_hex(content[..len].trim_ascii_end()).filter(|_| len <= MAX_FILE)
         };
@@ -215,9 +211,7 @@ pub struct RunKey(Secret<u8>);
 impl RunKey {
     /// A run key from explicit bytes, for known-answer tests and other implementations of the specification.
     pub fn from_bytes(bytes: [u8; 32]) -> RunKey {
-        let mut own = Secret::zeroed(32);
-        own.copy_from_slice(&bytes);
-        RunKey(own)
+        RunKey(Secret::copy_of(&bytes))
     }
 
     /// The secret bytes.

@@ -21,6 +21,14 @@ impl<T: Pod> Secret<T> {
         let bytes = len.checked_mul(size_of::<T>()).expect("a list of secrets fits into memory");
         Secret { pages: pages::Pages::new(bytes.max(1)), len, element: std::marker::PhantomData }
     }
+
+    /// A copy of values that lie elsewhere.
+    pub(crate) fn copy_of(values: &[T]) -> Secret<T> {
+        let mut copy = Secret::zeroed(values.len());
+        copy.copy_from_slice(values);
+        clear_registers();
+        copy
+    }
 }
 
 impl<T: Pod> Deref for Secret<T> {
@@ -40,9 +48,7 @@ impl<T: Pod> DerefMut for Secret<T> {
 
 impl<T: Pod> Clone for Secret<T> {
     fn clone(&self) -> Secret<T> {
-        let mut copy = Secret::zeroed(self.len);
-        copy.copy_from_slice(self);
-        copy
+        Secret::copy_of(self)
     }
 }
 
@@ -74,13 +80,34 @@ fn call<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Overwrites `BYTES` of stack below the caller's frame.
+/// Overwrites `BYTES` of stack below the caller's frame, and the vector registers.
 #[inline(never)]
-pub(crate) fn wipe_stack<const BYTES: usize>() {
+fn wipe_stack<const BYTES: usize>() {
     let mut frame = std::mem::MaybeUninit::<[u8; BYTES]>::uninit();
     // SAFETY: the pointer is to `BYTES` bytes of this frame.
     unsafe { frame.as_mut_ptr().write_bytes(0, 1) };
     std::hint::black_box(&mut frame);
+    clear_registers();
+}
+
+/// Overwrites the vector registers: a copy of 32 bytes goes through them, and the next lazily bound function or signal saves all of
+/// them on the stack. A register that the caller still needs is saved by the compiler, as for any instruction that overwrites it.
+#[inline(always)]
+pub(crate) fn clear_registers() {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx") {
+        // SAFETY: the machine has the instruction, which overwrites the registers named here and nothing else.
+        unsafe {
+            std::arch::asm!(
+                "vzeroall",
+                out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+                out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+                out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+                options(nomem, nostack, preserves_flags),
+            );
+        }
+    }
 }
 
 #[cfg(target_os = "linux")]

@@ -20,6 +20,7 @@ use crate::noise::TILE;
 use crate::plan::Plan;
 use crate::raw::{self, RawGradients};
 use crate::row::{Family, Row};
+use crate::secret::on_clean_stack;
 use half::{bf16, f16};
 use kernels::{Job, PIECE, Piece, Portable};
 use lanes::Stored;
@@ -277,6 +278,10 @@ fn new_state(form: &Form, num_coords: u64, batch: usize) -> Result<AnyState> {
     })
 }
 
+/// Bytes of stack that kernels use: the normals of eight tiles, a few KB of the cipher's, and a margin. `tests/secrets.rs` fails if it is
+/// too little.
+const KERNEL_STACK: usize = 32 << 10;
+
 /// Lets the threads take pieces one by one: a lock per 8192 coordinates, and no thread waits for a slower one. Says whether a
 /// gradient left its type's range.
 fn run_pieces<G: Element, H: kernels::History>(
@@ -294,7 +299,7 @@ fn run_pieces<G: Element, H: kernels::History>(
     });
     let pieces = Mutex::new(pieces);
     let overflow = AtomicBool::new(false);
-    let work = || {
+    let take_pieces = || {
         // A poisoned lock means that another thread panicked, which fails the step anyway.
         while let Some((first, gradient, state)) = pieces.lock().ok().and_then(|mut pieces| pieces.next()) {
             run_piece(vector, job, Piece { first, gradient: &mut *gradient, state });
@@ -303,6 +308,8 @@ fn run_pieces<G: Element, H: kernels::History>(
             }
         }
     };
+    // Kernels spill key words: a dump taken between steps must not find them.
+    let work = || on_clean_stack::<KERNEL_STACK, _>(take_pieces);
     if is_small(job, shard) {
         Pool::run_alone(&work)?
     } else {
@@ -330,6 +337,12 @@ fn run_piece<G: Stored, H: kernels::History>(vector: bool, job: &Job<'_>, piece:
     }
     // Without a vector path `vector` is never set.
     let _ = vector;
+    run_portable(job, piece);
+}
+
+/// A function of its own: its frame of many KB would lie below that of the vector path.
+#[inline(never)]
+fn run_portable<G: Stored, H: kernels::History>(job: &Job<'_>, piece: Piece<'_, G, H>) {
     // SAFETY: the portable engine needs no CPU feature.
     unsafe { kernels::run::<Portable, G, H>(job, piece) }
 }

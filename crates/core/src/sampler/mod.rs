@@ -18,9 +18,13 @@ use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::plan::{Fingerprint, Plan};
 use crate::sampling::Sampling;
+use crate::secret::on_clean_stack;
 use bernoulli::Coin;
 use parts::Parts;
 use std::ops::Range;
+
+/// Bytes of stack that drawing uses: a few blocks of the cipher, and their initial states.
+const DRAW_STACK: usize = 1 << 13;
 
 /// Draws the batches of a plan, for every [`Sampling`] but `MinSep`, whose participants come by themselves: see [`Guard`].
 ///
@@ -70,33 +74,41 @@ enum Scheme {
     Turns(Parts),
 }
 
-impl Sampler {
-    /// From a plan that says how batches are chosen, and the key of the run.
-    pub fn new(plan: &Plan, key: &Key) -> Result<Sampler> {
-        let refuse = |reason: &str| Err(Error::Plan(reason.into()));
-        let Some(sampling) = plan.sampling() else {
-            return refuse("it does not say how batches are chosen: give it one by with_sampling");
-        };
-        let run_key = key.run_key(plan.fingerprint());
-        let cipher = ChaCha::new(run_key.bytes(), plan.rounds());
-        let scheme = match sampling {
+impl Scheme {
+    /// Draws what is drawn once.
+    fn draw(sampling: Sampling, cipher: &ChaCha) -> Result<Scheme> {
+        Ok(match sampling {
             Sampling::Poisson { dataset_size, sampling_prob } => {
                 Scheme::Poisson { dataset_size, coin: Coin::new(sampling_prob) }
             }
             Sampling::BlockPoisson { dataset_size, num_blocks, sampling_prob } => Scheme::BlockPoisson {
-                parts: Parts::shuffled(&cipher, dataset_size, num_blocks)?,
+                parts: Parts::shuffled(cipher, dataset_size, num_blocks)?,
                 coin: Coin::new(sampling_prob),
             },
             Sampling::Cyclic { dataset_size, num_batches } => {
-                Scheme::Turns(Parts::shuffled(&cipher, dataset_size, num_batches)?)
+                Scheme::Turns(Parts::shuffled(cipher, dataset_size, num_batches)?)
             }
             Sampling::BallsInBins { dataset_size, num_bins } => {
-                Scheme::Turns(Parts::binned(&cipher, dataset_size, num_bins)?)
+                Scheme::Turns(Parts::binned(cipher, dataset_size, num_bins)?)
             }
             Sampling::MinSep { .. } => {
-                return refuse("under min_sep participants come by themselves: use Guard, which admits them");
+                let reason = "under min_sep participants come by themselves: use Guard, which admits them";
+                return Err(Error::Plan(reason.into()));
             }
+        })
+    }
+}
+
+impl Sampler {
+    /// From a plan that says how batches are chosen, and the key of the run.
+    pub fn new(plan: &Plan, key: &Key) -> Result<Sampler> {
+        let Some(sampling) = plan.sampling() else {
+            let reason = "it does not say how batches are chosen: give it one by with_sampling";
+            return Err(Error::Plan(reason.into()));
         };
+        let run_key = key.run_key(plan.fingerprint());
+        let cipher = ChaCha::new(run_key.bytes(), plan.rounds());
+        let scheme = on_clean_stack::<DRAW_STACK, _>(|| Scheme::draw(sampling, &cipher))?;
         let (num_steps, plan) = (plan.num_steps(), plan.fingerprint());
         Ok(Sampler { num_steps, sampling, plan, run: run_key.commitment(), cipher, scheme })
     }
@@ -113,7 +125,7 @@ impl Sampler {
         self.check_step(step)?;
         let mut indices = std::mem::take(&mut batch.indices);
         indices.clear();
-        self.draw(step, &mut indices);
+        on_clean_stack::<DRAW_STACK, _>(|| self.draw(step, &mut indices));
         *batch = Batch { step, plan: self.plan, run: self.run, indices };
         Ok(())
     }
@@ -128,10 +140,12 @@ impl Sampler {
             self.check_step(steps.end - 1)?;
         }
         let (mut offsets, mut indices) = (vec![0], Vec::new());
-        for step in steps {
-            self.draw(step, &mut indices);
-            offsets.push(indices.len() as u64);
-        }
+        on_clean_stack::<DRAW_STACK, _>(|| {
+            for step in steps {
+                self.draw(step, &mut indices);
+                offsets.push(indices.len() as u64);
+            }
+        });
         Ok((offsets, indices))
     }
 
