@@ -1,7 +1,7 @@
 //! A claim that this process holds.
 
 use super::file::{self, COUNT, Rows};
-use super::lock::{Lock, open_options};
+use super::lock::{OwnFile, open_options};
 use crate::error::{Error, Result};
 use crate::key::os_random;
 use memmap2::{MmapOptions, MmapRaw};
@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Claim {
     path: PathBuf,
     memory: MmapRaw,
-    /// Held as long as the claim, and released last: fields are dropped in their order.
-    _lock: Lock,
+    /// Locked as long as the claim lives, and released last: fields are dropped in their order.
+    _file: OwnFile,
 }
 
 impl Claim {
@@ -35,17 +35,20 @@ impl Claim {
     /// The file gets its name when it is whole, locked and mapped.
     fn make(half_made: &Path, path: &Path, rows: &Rows) -> Result<Claim> {
         let fail = || Error::io("write the claim", path);
-        let mut file = open_options().create_new(true).open(half_made).map_err(fail())?;
+        let file = OwnFile::open(open_options().create_new(true), half_made).map_err(fail())?;
         let bytes = file::bytes(rows);
         // A store to mapped memory cannot report that the disk is full: the space must be there before.
-        reserve(&file, bytes.len() as u64).map_err(fail())?;
-        file.write_all(&bytes).map_err(fail())?;
-        let memory = MmapOptions::new().len(4096).map_raw(&file).map_err(fail())?;
-        let Ok(lock) = Lock::try_new(file, half_made)? else {
+        reserve(file.file(), bytes.len() as u64).map_err(fail())?;
+        file.file().write_all(&bytes).map_err(fail())?;
+        let memory = MmapOptions::new().len(4096).map_raw(file.file()).map_err(fail())?;
+        // A mapping keeps the open file and its lock: a forked child must have neither. Nothing reads the count there.
+        #[cfg(target_os = "linux")]
+        memory.advise(memmap2::Advice::DontFork).map_err(fail())?;
+        if !file.try_lock(half_made)? {
             return Err(fail()(std::io::Error::other("another process locked it")));
-        };
+        }
         std::fs::rename(half_made, path).map_err(fail())?;
-        Ok(Claim { path: path.to_owned(), memory, _lock: lock })
+        Ok(Claim { path: path.to_owned(), memory, _file: file })
     }
 
     fn count(&self) -> &AtomicU64 {

@@ -8,11 +8,11 @@
 //! padded to whole pages. The count is one word, so that it is whole whenever the process dies; its check bits tell a count from
 //! damage. The rest is written once, under another name, before the file gets its own.
 
-use super::lock::{Lock, open_options};
+use super::lock::{OwnFile, open_options};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
@@ -94,18 +94,10 @@ impl ClaimFile {
     /// Reads a claim; the second value says whether its process is alive.
     pub(super) fn open(path: &Path) -> Result<(ClaimFile, bool)> {
         // Some file systems lock only what may be written.
-        let file = open_options().open(path).or_else(|_| File::open(path));
-        let (alive, lock, other);
-        let mut file = match Lock::try_new(file.map_err(Error::io("read the claim", path))?, path)? {
-            Ok(free) => {
-                (alive, lock) = (false, free);
-                lock.file()
-            }
-            Err(file) => {
-                (alive, other) = (true, file);
-                &other
-            }
-        };
+        let file = OwnFile::open(&open_options(), path)
+            .or_else(|_| OwnFile::open(OpenOptions::new().read(true), path))
+            .map_err(Error::io("read the claim", path))?;
+        let alive = !file.try_lock(path)?;
         let refuse = |reason: &str| {
             let path = path.display();
             Error::Repeated(format!(
@@ -113,7 +105,7 @@ impl ClaimFile {
                  use another run id, or another key"
             ))
         };
-        let claim = ClaimFile::read(&mut file).map_err(|reason| refuse(reason))?;
+        let claim = ClaimFile::read(&mut file.file()).map_err(|reason| refuse(reason))?;
         match claim.rows.is_named_by(path) {
             true => Ok((claim, alive)),
             false => Err(refuse("its name is another's")),

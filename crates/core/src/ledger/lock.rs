@@ -1,53 +1,36 @@
 //! Locks of the kernel on open files, which end with the process however it ends, and which its forks do not keep.
 
 use crate::error::{Error, Result};
-use std::fs::{File, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long a start waits for others that compare their claims, which takes them milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// An open file that is locked while this lives.
-pub(super) struct Lock {
+/// An open file that forks do not keep, with or without a lock on it.
+pub(super) struct OwnFile {
     file: File,
     slot: Option<usize>,
 }
 
-impl Lock {
-    /// The lock of a ledger's folder: waits for it, but not forever.
-    pub(super) fn folder(folder: &Path) -> Result<Lock> {
-        let path = folder.join("lock");
-        let fail = || Error::io("lock", &path);
-        let file = open_options().create(true).truncate(false).open(&path).map_err(fail())?;
-        let begin = Instant::now();
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(Lock::keep(file)),
-                Err(TryLockError::Error(error)) => return Err(unsupported(&path, error)),
-                Err(TryLockError::WouldBlock) if begin.elapsed() < PATIENCE => {
-                    std::thread::sleep(Duration::from_millis(2));
-                }
-                Err(TryLockError::WouldBlock) => {
-                    let text = format!("another process has held it for {} seconds", PATIENCE.as_secs());
-                    return Err(fail()(std::io::Error::new(std::io::ErrorKind::TimedOut, text)));
-                }
+impl OwnFile {
+    pub(super) fn open(options: &OpenOptions, path: &Path) -> std::io::Result<OwnFile> {
+        let file = options.open(path)?;
+        let slot = forks::register(&file);
+        Ok(OwnFile { file, slot })
+    }
+
+    /// Locks the file for as long as this lives, unless another has; says whether it did.
+    pub(super) fn try_lock(&self, path: &Path) -> Result<bool> {
+        match self.file.try_lock() {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(error)) => {
+                let text = format!("{error}; name a ledger on a file system that has locks");
+                Err(Error::io("lock", path)(std::io::Error::new(error.kind(), text)))
             }
         }
-    }
-
-    /// Locks a file if nobody else has; gives it back otherwise.
-    pub(super) fn try_new(file: File, path: &Path) -> Result<std::result::Result<Lock, File>> {
-        match file.try_lock() {
-            Ok(()) => Ok(Ok(Lock::keep(file))),
-            Err(TryLockError::WouldBlock) => Ok(Err(file)),
-            Err(TryLockError::Error(error)) => Err(unsupported(path, error)),
-        }
-    }
-
-    fn keep(file: File) -> Lock {
-        let slot = forks::register(&file);
-        Lock { file, slot }
     }
 
     pub(super) fn file(&self) -> &File {
@@ -55,24 +38,35 @@ impl Lock {
     }
 }
 
-impl Drop for Lock {
+impl Drop for OwnFile {
     fn drop(&mut self) {
         forks::forget(self.slot);
     }
 }
 
+/// The lock of a ledger's folder: waits for it, but not forever.
+pub(super) fn lock_folder(folder: &Path) -> Result<OwnFile> {
+    let path = folder.join("lock");
+    let fail = || Error::io("lock", &path);
+    let file = OwnFile::open(open_options().create(true).truncate(false), &path).map_err(fail())?;
+    let begin = Instant::now();
+    while !file.try_lock(&path)? {
+        if begin.elapsed() > PATIENCE {
+            let text = format!("another process has held it for {} seconds", PATIENCE.as_secs());
+            return Err(fail()(std::io::Error::new(std::io::ErrorKind::TimedOut, text)));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(file)
+}
+
 /// Readable and writable, for the owner alone.
-pub(super) fn open_options() -> std::fs::OpenOptions {
-    let mut options = std::fs::OpenOptions::new();
+pub(super) fn open_options() -> OpenOptions {
+    let mut options = OpenOptions::new();
     options.read(true).write(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
-}
-
-fn unsupported(path: &Path, error: std::io::Error) -> Error {
-    let text = format!("{error}; name a ledger on a file system that has locks");
-    Error::io("lock", path)(std::io::Error::new(error.kind(), text))
 }
 
 /// A lock belongs to the open file, which a forked child has too: a data loader's worker that outlives its parent would keep the
@@ -86,7 +80,7 @@ mod forks {
 
     const FREE: i32 = -1;
 
-    /// Files with a lock. Whoever finds no room keeps its lock all the same; only its forks then keep it too.
+    /// Files of this kind. Whoever finds no room has its lock all the same; only its forks then keep it too.
     static FILES: [AtomicI32; 256] = [const { AtomicI32::new(FREE) }; 256];
 
     pub(super) fn register(file: &File) -> Option<usize> {

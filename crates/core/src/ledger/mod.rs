@@ -81,7 +81,7 @@ impl Place {
                 drop(lock);
                 Ok(Some(claim))
             }
-            Err(Error::Io { source, .. }) if !chosen && is_read_only(&source) => {
+            Err(Error::Io { source, .. }) if !chosen && has_no_place(&source) => {
                 // What is recorded still counts, if it can be read.
                 ledger.check(&rows, first_step, start, false)?;
                 warning::once(format!(
@@ -109,8 +109,10 @@ pub(crate) enum Start {
     Fresh,
 }
 
-fn is_read_only(error: &std::io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied)
+fn has_no_place(error: &std::io::Error) -> bool {
+    // A key that comes through a pipe or a descriptor lies in no folder.
+    let kinds = [ErrorKind::ReadOnlyFilesystem, ErrorKind::PermissionDenied, ErrorKind::NotFound];
+    kinds.contains(&error.kind())
 }
 
 /// The rows of a mechanism.
@@ -130,13 +132,13 @@ struct Ledger {
 
 impl Ledger {
     /// Makes the folder if there is none, and locks it.
-    fn open(&self) -> Result<lock::Lock> {
+    fn open(&self) -> Result<lock::OwnFile> {
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true);
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(&self.folder).map_err(Error::io("make the ledger", &self.folder))?;
-        lock::Lock::folder(&self.folder)
+        lock::lock_folder(&self.folder)
     }
 
     /// Refuses a start that would make rows again. With the lock at hand, also removes what starts without a step left behind.
