@@ -12,7 +12,8 @@ pub mod chacha;
 mod checkpoint;
 mod cpu;
 mod error;
-mod file;
+#[doc(hidden)]
+pub mod file;
 pub mod form;
 pub mod gauss;
 mod key;
