@@ -89,6 +89,11 @@ impl Key {
         &self.run_id
     }
 
+    /// The secret bytes.
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.bytes
+    }
+
     /// The ChaCha key of this run of this plan.
     pub fn run_key(&self, plan: Fingerprint) -> RunKey {
         let mut hasher = blake3::Hasher::new_derive_key("corrnoise 2026 run key v1");

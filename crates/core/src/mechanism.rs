@@ -151,14 +151,22 @@ impl<B: Backend> Mechanism<B> {
         resume: Resume,
         backend: impl FnOnce(&[RunKey], &Shard) -> Result<B>,
     ) -> Result<Self> {
-        let _span = tracing::debug_span!("resume", files = files.len()).entered();
+        let checkpoints = files.iter().map(Checkpoint::open).collect::<Result<Vec<_>>>()?;
+        Self::resume_from(plan, key, shard, checkpoints, resume, backend)
+    }
+
+    /// As [`Mechanism::resume_with`], from checkpoints that are open already: those of files, or of [`Mechanism::state`].
+    pub fn resume_from(
+        plan: &Plan,
+        key: Key,
+        shard: Shard,
+        checkpoints: Vec<Checkpoint>,
+        resume: Resume,
+        backend: impl FnOnce(&[RunKey], &Shard) -> Result<B>,
+    ) -> Result<Self> {
+        let _span = tracing::debug_span!("resume", checkpoints = checkpoints.len()).entered();
         let run_key = key.run_key(plan.fingerprint());
-        let mut checkpoints = Vec::new();
-        for file in files {
-            let checkpoint = Checkpoint::open(file)?;
-            checkpoint.check(plan, &run_key, &shard)?;
-            checkpoints.push(checkpoint);
-        }
+        checkpoints.iter().try_for_each(|checkpoint| checkpoint.check(plan, &run_key, &shard))?;
         let Some(first) = checkpoints.first().map(|checkpoint| checkpoint.info().clone()) else {
             return Err(Error::length("list of checkpoints", 0, "at least 1"));
         };
@@ -179,14 +187,14 @@ impl<B: Backend> Mechanism<B> {
             Resume::NewIncarnation => incarnations.begin(first.next_step, os_random()?)?,
         }
         let mut mechanism = Self::build(plan, key, shard, incarnations, backend)?;
-        mechanism.restore(&mut checkpoints)?;
+        mechanism.restore(&checkpoints)?;
         mechanism.next_step = first.next_step;
         Ok(mechanism)
     }
 
-    fn restore(&mut self, checkpoints: &mut [Checkpoint]) -> Result<()> {
+    fn restore(&mut self, checkpoints: &[Checkpoint]) -> Result<()> {
         let mut given = Vec::new();
-        for checkpoint in checkpoints.iter_mut() {
+        for checkpoint in checkpoints {
             let hashes = checkpoint.block_hashes(&self.run_key)?;
             given.extend(checkpoint.restore(&hashes, &self.shard, &mut self.backend)?);
         }
@@ -261,7 +269,20 @@ impl<B: Backend> Mechanism<B> {
     pub fn save_with(&self, path: impl AsRef<Path>, options: SaveOptions) -> Result<()> {
         self.check_usable()?;
         let _span = tracing::debug_span!("save", step = self.next_step).entered();
-        let info = Info {
+        let key = options.include_key.then_some(&self.key);
+        checkpoint::write(path.as_ref(), &self.content(&self.info(), key))
+    }
+
+    /// A checkpoint without the key, as bytes: what [`Mechanism::save`] writes, for [`Checkpoint::from_bytes`]. As secret as the
+    /// key; to be wiped by whoever holds it.
+    pub fn state(&self) -> Result<Vec<u8>> {
+        self.check_usable()?;
+        let _span = tracing::debug_span!("state", step = self.next_step).entered();
+        checkpoint::to_bytes(&self.content(&self.info(), None))
+    }
+
+    fn info(&self) -> Info {
+        Info {
             version: checkpoint::VERSION,
             plan: self.plan.fingerprint().to_string(),
             space: self.shard.space().to_string(),
@@ -270,17 +291,13 @@ impl<B: Backend> Mechanism<B> {
             run_id: self.key.run_id().to_owned(),
             next_step: self.next_step,
             incarnations: self.incarnations.clone(),
-            key: options.include_key.then(|| self.key.to_hex()),
-        };
+        }
+    }
+
+    fn content<'a>(&'a self, info: &'a Info, key: Option<&'a Key>) -> checkpoint::Content<'a, B> {
         let form = self.plan.form();
-        checkpoint::write(
-            path.as_ref(),
-            &info,
-            &self.run_key,
-            form.num_slots(),
-            form.history(),
-            &self.backend,
-        )
+        let (slots, history) = (form.num_slots(), form.history());
+        checkpoint::Content { info, run_key: &self.run_key, key, slots, history, backend: &self.backend }
     }
 
     /// The device.
