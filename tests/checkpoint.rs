@@ -1,7 +1,9 @@
 //! Stopping and going on: what a file refuses, what a resumed run never makes again.
 
 use corrnoise::backend::{Backend, Step};
-use corrnoise::{Checkpoint, CpuOptions, Form, Key, Layout, Mechanism, Plan, Resume, SaveOptions, Shard};
+use corrnoise::{
+    Checkpoint, Cpu, CpuOptions, Form, Key, Layout, Mechanism, Plan, Resume, SaveOptions, Shard,
+};
 use std::path::{Path, PathBuf};
 
 const DIM: u64 = 70_000;
@@ -199,21 +201,72 @@ fn files_must_cover_the_shard_and_agree_on_the_step() {
     assert!(refusal(&[]).contains("list of checkpoints"));
 }
 
+/// Where a tensor lies in a checkpoint, by its header.
+fn place(bytes: &[u8], tensor: &str) -> Option<std::ops::Range<usize>> {
+    let data = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header: serde_json::Value = serde_json::from_slice(&bytes[8..data]).unwrap();
+    let offset = |i: usize| Some(data + header.get(tensor)?["data_offsets"][i].as_u64()? as usize);
+    Some(offset(0)?..offset(1)?)
+}
+
 #[test]
 fn the_key_is_stored_only_if_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let path = saved(folder.path(), 1);
-    let hex = "000102030405060708090a0b0c0d0e0f";
-    let holds_key = |path: &Path| String::from_utf8_lossy(&std::fs::read(path).unwrap()).contains(hex);
-    assert!(!holds_key(&path));
+    let secret: [u8; 32] = std::array::from_fn(|i| i as u8);
+    let finds = |bytes: &[u8], part: &[u8]| bytes.windows(part.len()).filter(|found| *found == part).count();
+    let without = std::fs::read(&path).unwrap();
+    assert_eq!((finds(&without, &secret), place(&without, "key")), (0, None));
     assert!(Checkpoint::open(&path).unwrap().key().unwrap().is_none());
     let mut noise = resume(&path, Resume::Exact).unwrap();
     noise.save_with(&path, SaveOptions { include_key: true }).unwrap();
-    assert!(holds_key(&path));
-    let stored = Checkpoint::open(&path).unwrap().key().unwrap().unwrap();
+    // Once, as a tensor of its own between the hashes and the MAC, and not as text.
+    let with = std::fs::read(&path).unwrap();
+    let key_at = place(&with, "key").unwrap();
+    assert_eq!((finds(&with, &secret), finds(&with, b"000102030405")), (1, 0));
+    assert_eq!(with[key_at.clone()], secret);
+    assert_eq!(place(&with, "block_hashes").unwrap().end, key_at.start);
+    assert_eq!(place(&with, "mac").unwrap(), key_at.end..with.len());
+    let stored = || Checkpoint::open(&path).unwrap().key().unwrap().unwrap();
     let resumed =
-        Mechanism::resume_cpu(&plan(), stored, shard(), &[&path], Resume::Exact, CpuOptions::default());
-    assert_eq!(next_row(&mut resumed.unwrap()), next_row(&mut noise));
+        |key| Mechanism::resume_cpu(&plan(), key, shard(), &[&path], Resume::Exact, CpuOptions::default());
+    assert_eq!(next_row(&mut resumed(stored()).unwrap()), next_row(&mut noise));
+    // The MAC covers it: a changed key neither resumes nor goes unnoticed under the right one.
+    let mut changed = with.clone();
+    changed[key_at.start + 5] ^= 1;
+    std::fs::write(&path, &changed).unwrap();
+    assert!(resumed(stored()).err().unwrap().to_string().contains("another key"));
+    assert!(resumed(key()).err().unwrap().to_string().contains("corrupted"));
+}
+
+#[test]
+fn a_checkpoint_in_memory_is_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = saved(folder.path(), 5);
+    let mut noise = resume(&path, Resume::Exact).unwrap();
+    let state = noise.state().unwrap();
+    assert_eq!((state.capacity(), &state), (state.len(), &std::fs::read(&path).unwrap()));
+    let from = |bytes: Vec<u8>| {
+        let checkpoints = vec![Checkpoint::from_bytes(bytes)?];
+        let cpu = |keys: &[_], shard: &_| Cpu::new(&plan(), keys, shard, CpuOptions::default());
+        Mechanism::resume_from(&plan(), key(), shard(), checkpoints, Resume::Exact, cpu)
+    };
+    assert_eq!(next_row(&mut from(state.clone()).unwrap()), next_row(&mut noise));
+    for (bytes, part) in [
+        (b"12345".to_vec(), "not a safetensors file"),
+        (state[..state.len() - 1].to_vec(), "truncated"),
+        ([&state[..], b"more"].concat(), "foreign bytes"),
+    ] {
+        let error = from(bytes).err().unwrap().to_string();
+        assert!(error.starts_with("checkpoint in memory refused: ") && error.contains(part), "{error}");
+    }
+    let mut changed = state;
+    let at = place(&changed, "state").unwrap().start;
+    changed[at] ^= 1;
+    let error = from(changed).err().unwrap().to_string();
+    assert!(error.starts_with("checkpoint in memory refused: corrupted: slot 0"), "{error}");
+    let broken = Mechanism::with_backend(&plan(), key(), shard(), |_, _| Ok(HalfReadable)).unwrap();
+    assert!(broken.state().unwrap_err().to_string().contains("gone"));
 }
 
 #[cfg(unix)]
@@ -272,6 +325,8 @@ fn crafted_headers_are_refused() {
         ("\"F32\"", "\"F64\""),
         ("[[0,70000]]", "[[70000,0]]"),
         ("[[0,70000]]", "[[0,40000],[30000,60000]]"),
+        ("[[0,70000]]", "[[0,30000],[90000,80000],[30000,80000]]"),
+        ("[[0,70000]]", "[[0,30000],[30000,30000],[30000,70000]]"),
         ("\\\"version\\\":1", "\\\"version\\\":2"),
         ("\\\"next_step\\\":2", "\\\"next_step\\\":21"),
     ];

@@ -278,7 +278,7 @@ pub(crate) struct GenerateArgs {
     /// What makes the noise: cpu (all cores, SIMD), scalar (plain Rust on one thread), cuda. The bytes are the same
     #[arg(long, value_name = "BACKEND", default_value = "cpu", value_parser = parse::backend)]
     pub backend: Backend,
-    /// The file to write
+    /// The file to write, for its owner alone (mode 0600): noise is as secret as the key
     #[arg(long, short = 'o', value_name = "FILE")]
     pub out: PathBuf,
 }

@@ -11,6 +11,7 @@ use crate::parse::Backend;
 use crate::plan;
 use crate::progress::Progress;
 use corrnoise::backend::{Backend as _, Step, StepKernel};
+use corrnoise::file::Access;
 use corrnoise::form::Kernel;
 use corrnoise::{
     Cpu, CpuGradients, CpuOptions, Family, Form, Incarnations, Isa, Key, Plan, Row, RunKey, Shard,
@@ -48,7 +49,8 @@ pub(crate) fn run(args: &GenerateArgs, output: &mut Output<'_>) -> Result<Outcom
         plan.clone()
     };
     let (mut make_row, backend) = backend(args.backend, &runs, run_key, &shard)?;
-    write_file(&args.out, |out| {
+    // Whoever has the rows can take them off gradients that were released.
+    write_file(&args.out, Access::Owner, |out| {
         let fail = |error| Failure::io("write", &args.out, error);
         let mut row = row_buffer(shard.num_coords())?;
         npy::write_header(out, args.steps.end - args.steps.start, shard.num_coords()).map_err(fail)?;

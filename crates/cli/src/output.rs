@@ -1,6 +1,7 @@
 //! Where a command's answer goes: text or JSON to stdout, files whole or not at all.
 
 use crate::failure::{Failure, Result};
+use corrnoise::file::{self, Access};
 use serde::Serialize;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -57,54 +58,35 @@ impl<'a> Output<'a> {
 
 /// Refuses a path that could not be written to, before the work whose result it is for.
 pub fn check_writable(path: &Path) -> Result<()> {
-    if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-        return Ok(());
-    }
-    if path.is_dir() {
-        return Err(Failure::input(format!("cannot write {}: it is a folder; name a file", path.display())));
-    }
-    temporary_in(folder_of(path)).map(drop).map_err(|error| Failure::io("write", path, error))
+    if is_written_directly(path)? { Ok(()) } else { Ok(file::check_writable(path)?) }
 }
 
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
-}
-
-/// Writes a file through a temporary one in the same folder: it appears whole or not at all.
+/// Writes a file so that it appears whole or not at all.
 ///
 /// A path that is something else than a file (a pipe, a device) is written to directly: a rename would replace it.
-pub fn write_file<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<T>) -> Result<T> {
+pub fn write_file<T>(
+    path: &Path,
+    access: Access,
+    write: impl FnOnce(&mut dyn Write) -> Result<T>,
+) -> Result<T> {
+    if !is_written_directly(path)? {
+        return file::write_atomically(path, access, |out| write(out));
+    }
     let fail = |error| Failure::io("write", path, error);
-    if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-        let file = std::fs::OpenOptions::new().write(true).open(path).map_err(fail)?;
-        let mut writer = BufWriter::new(file);
-        let value = write(&mut writer)?;
-        writer.flush().map_err(fail)?;
-        return Ok(value);
-    }
-    if path.is_dir() {
-        return Err(Failure::input(format!("cannot write {}: it is a folder; name a file", path.display())));
-    }
-    let mut temporary = temporary_in(folder_of(path)).map_err(fail)?;
-    let mut writer = BufWriter::with_capacity(1 << 20, temporary.as_file_mut());
+    let file = std::fs::OpenOptions::new().write(true).open(path).map_err(fail)?;
+    let mut writer = BufWriter::new(file);
     let value = write(&mut writer)?;
     writer.flush().map_err(fail)?;
-    drop(writer);
-    temporary.as_file().sync_all().map_err(fail)?;
-    temporary.persist(path).map_err(|error| fail(error.error))?;
     Ok(value)
 }
 
-/// A temporary file that, once renamed, has the access that the user's umask gives to any other file.
-fn temporary_in(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
+/// True for a pipe or a device; a folder is refused.
+fn is_written_directly(path: &Path) -> Result<bool> {
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => {
+            Err(Failure::input(format!("cannot write {}: it is a folder; name a file", path.display())))
+        }
+        Ok(found) => Ok(!found.is_file()),
+        Err(_) => Ok(false),
     }
-    builder.tempfile_in(folder)
 }

@@ -112,3 +112,19 @@ fn keys_come_from_files_or_nowhere_and_are_never_printed() {
         generate(&plans, "blt.json", &["--steps", "0..2", "--coords", "0..50", "--run-id", "another"]);
     assert_ne!(bits(&named), bits(&from_hex));
 }
+
+/// Rows are noise that gradients may have been released with; plans and pictures are no secret.
+#[cfg(unix)]
+#[test]
+fn noise_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let plans = Plans::new();
+    let mode = |name: &str| std::fs::metadata(plans.path(name)).unwrap().permissions().mode() & 0o777;
+    std::fs::write(plans.path("usual"), b"").unwrap();
+    // An old file of that name does not make the new one wider.
+    std::fs::write(plans.path("noise.npy"), b"").unwrap();
+    generate(&plans, "blt.json", &["--steps", "0..2", "--coords", "0..10"]);
+    assert_eq!(mode("noise.npy"), 0o600);
+    json(&["plan", "--steps", "8", "--mu", "1", "--out", &plans.text("made.json")]);
+    assert_eq!(mode("made.json"), mode("usual"));
+}

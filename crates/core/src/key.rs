@@ -33,9 +33,14 @@ pub struct Key {
 impl Key {
     /// A fresh key from the operating system: what to use unless a run must be resumed.
     pub fn from_os() -> Result<Key> {
+        Key::filled(String::new(), os_random)
+    }
+
+    /// A key whose bytes `fill` writes where they stay.
+    pub(crate) fn filled(run_id: String, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Key> {
         let mut bytes = Secret::zeroed(32);
-        os_random(&mut bytes)?;
-        Ok(Key { bytes, run_id: String::new(), ledger: Place::Nowhere })
+        fill(&mut bytes)?;
+        Ok(Key { bytes, run_id, ledger: Place::Nowhere })
     }
 
     /// A fresh key that is also written to a new file, which only the owner may read: what to use for a run that may have
@@ -45,12 +50,12 @@ impl Key {
         let mut line = Secret::zeroed(65);
         write_hex(&key.bytes, &mut line[..64]);
         line[64] = b'\n';
-        file::create_new(path, file::Access::Owner, &line).map_err(|error| match error {
-            Error::Io { source, .. } if source.kind() == std::io::ErrorKind::AlreadyExists => {
+        file::create_new(path, file::Access::Owner, &line).map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => {
                 let path = path.display();
                 Error::Key(format!("{path} exists: read it with from_file, or choose another name"))
             }
-            other => other,
+            _ => Error::io("write key", path)(error),
         })?;
         key.ledger = Place::beside(path);
         Ok(key)

@@ -12,7 +12,8 @@ pub mod chacha;
 mod checkpoint;
 mod cpu;
 mod error;
-mod file;
+#[doc(hidden)]
+pub mod file;
 mod fork;
 pub mod form;
 pub mod gauss;

@@ -220,15 +220,27 @@ impl<B: Backend> Mechanism<B> {
         resume: Resume,
         backend: impl FnOnce(&[RunKey], &Shard) -> Result<B>,
     ) -> Result<Self> {
-        let _span = tracing::debug_span!("resume", files = files.len()).entered();
-        let mut checkpoints = files.iter().map(Checkpoint::open).collect::<Result<Vec<_>>>()?;
+        let checkpoints = files.iter().map(Checkpoint::open).collect::<Result<Vec<_>>>()?;
+        Self::resume_from(plan, key, shard, checkpoints, resume, backend)
+    }
+
+    /// As [`Mechanism::resume_with`], from checkpoints that are open already: those of files, or of [`Mechanism::state`].
+    pub fn resume_from(
+        plan: &Plan,
+        key: Key,
+        shard: Shard,
+        checkpoints: Vec<Checkpoint>,
+        resume: Resume,
+        backend: impl FnOnce(&[RunKey], &Shard) -> Result<B>,
+    ) -> Result<Self> {
+        let _span = tracing::debug_span!("resume", checkpoints = checkpoints.len()).entered();
         let run_key = key.run_key(plan.fingerprint());
         let info = common_info(plan, &run_key, &shard, &checkpoints)?;
         let mut incarnations = info.incarnations;
         let start = begin(&mut incarnations, info.next_step, resume)?;
         let mut mechanism =
             Self::build(plan, key, shard, incarnations, info.next_step, Some(start), backend)?;
-        mechanism.restore(&mut checkpoints)?;
+        mechanism.restore(&checkpoints)?;
         Ok(mechanism)
     }
 
@@ -238,7 +250,7 @@ impl<B: Backend> Mechanism<B> {
     /// incarnations it had since.
     pub fn reload_from(
         &mut self,
-        mut checkpoints: Vec<Checkpoint>,
+        checkpoints: Vec<Checkpoint>,
         resume: Resume,
         backend: impl FnOnce(&[RunKey], &Shard) -> Result<B>,
     ) -> Result<()> {
@@ -263,7 +275,7 @@ impl<B: Backend> Mechanism<B> {
         let (key, shard) = (self.key.duplicate(), self.shard.clone());
         let start = (!keeps_claim).then_some(start);
         let mut new = Self::build(&self.plan, key, shard, incarnations, info.next_step, start, backend)?;
-        new.restore(&mut checkpoints)?;
+        new.restore(&checkpoints)?;
         if keeps_claim {
             std::mem::swap(&mut new.claim, &mut self.claim);
         }
@@ -283,9 +295,9 @@ impl<B: Backend> Mechanism<B> {
         }
     }
 
-    fn restore(&mut self, checkpoints: &mut [Checkpoint]) -> Result<()> {
+    fn restore(&mut self, checkpoints: &[Checkpoint]) -> Result<()> {
         let mut given = Vec::new();
-        for checkpoint in checkpoints.iter_mut() {
+        for checkpoint in checkpoints {
             let hashes = checkpoint.block_hashes(&self.run_key)?;
             given.extend(checkpoint.restore(&hashes, &self.shard, &mut *self.backend)?);
         }
@@ -376,7 +388,20 @@ impl<B: Backend> Mechanism<B> {
     pub fn save_with(&self, path: impl AsRef<Path>, options: SaveOptions) -> Result<()> {
         self.check_usable()?;
         let _span = tracing::debug_span!("save", step = self.next_step).entered();
-        let info = Info {
+        let key = options.include_key.then_some(&self.key);
+        checkpoint::write(path.as_ref(), &self.content(&self.info(), key))
+    }
+
+    /// A checkpoint without the key, as bytes: what [`Mechanism::save`] writes, for [`Checkpoint::from_bytes`]. As secret as the
+    /// key; to be wiped by whoever holds it.
+    pub fn state(&self) -> Result<Vec<u8>> {
+        self.check_usable()?;
+        let _span = tracing::debug_span!("state", step = self.next_step).entered();
+        checkpoint::to_bytes(&self.content(&self.info(), None))
+    }
+
+    fn info(&self) -> Info {
+        Info {
             version: checkpoint::VERSION,
             plan: self.plan.fingerprint().to_string(),
             space: self.shard.space().to_string(),
@@ -385,17 +410,13 @@ impl<B: Backend> Mechanism<B> {
             run_id: self.key.run_id().to_owned(),
             next_step: self.next_step,
             incarnations: self.incarnations.clone(),
-            key: options.include_key.then(|| crate::plan::Fingerprint(*self.key.bytes()).to_string().into()),
-        };
+        }
+    }
+
+    fn content<'a>(&'a self, info: &'a Info, key: Option<&'a Key>) -> checkpoint::Content<'a, B> {
         let form = self.plan.form();
-        checkpoint::write(
-            path.as_ref(),
-            &info,
-            &self.run_key,
-            form.num_slots(),
-            form.history(),
-            &*self.backend,
-        )
+        let (slots, history) = (form.num_slots(), form.history());
+        checkpoint::Content { info, run_key: &self.run_key, key, slots, history, backend: &self.backend }
     }
 
     /// The device.

@@ -7,10 +7,10 @@ use crate::memory::{Device, Dtype};
 #[cfg(feature = "cuda")]
 use corrnoise::cuda::{self, DeviceGradient, OnCuda, cudarc::driver::CudaStream};
 use corrnoise::raw::RawGradients;
-use corrnoise::{Batch, CpuOptions, Key, Mechanism, Plan, Result, Resume, Shard};
+use corrnoise::{Batch, Checkpoint, Cpu, CpuOptions, Key, Mechanism, Plan, Result, Resume, RunKey, Shard};
 use half::{bf16, f16};
 use pyo3::PyResult;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What an engine is made on.
 #[derive(Clone)]
@@ -85,21 +85,23 @@ impl Engine {
     }
 
     /// Goes on from checkpoints.
-    pub(crate) fn resume(
+    pub(crate) fn resume_from(
         plan: &Plan,
         key: Key,
         shard: Shard,
-        files: &[PathBuf],
+        checkpoints: Vec<Checkpoint>,
         resume: Resume,
         place: &Place,
     ) -> Result<Engine> {
         Ok(match place {
             Place::Cpu(options) => {
-                Engine::Cpu(Mechanism::resume_cpu(plan, key, shard, files, resume, *options)?.into())
+                let cpu = |keys: &[RunKey], shard: &Shard| Cpu::new(plan, keys, shard, *options);
+                Engine::Cpu(Mechanism::resume_from(plan, key, shard, checkpoints, resume, cpu)?.into())
             }
             #[cfg(feature = "cuda")]
             Place::Cuda(stream) => {
-                Engine::Cuda(Mechanism::resume_cuda(plan, key, shard, files, resume, stream)?.into())
+                let cuda = |keys: &[RunKey], shard: &Shard| cuda::Cuda::new(plan, keys, shard, stream);
+                Engine::Cuda(Mechanism::resume_from(plan, key, shard, checkpoints, resume, cuda)?.into())
             }
         })
     }
@@ -118,6 +120,11 @@ impl Engine {
 
     pub(crate) fn save(&self, path: &Path) -> Result<()> {
         with_engine!(self, mechanism => mechanism.save(path))
+    }
+
+    /// A checkpoint as bytes.
+    pub(crate) fn state(&self) -> Result<Vec<u8>> {
+        with_engine!(self, mechanism => mechanism.state())
     }
 
     /// Refuses a batch of another step, plan or run.

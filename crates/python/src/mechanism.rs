@@ -8,11 +8,12 @@ use crate::memory::{Device, Dtype, Memory, collect};
 use crate::plan::Plan;
 use crate::sampler::{Batch, Sampler};
 use corrnoise::raw::RawGradients;
-use corrnoise::{Resume, Shard};
+use corrnoise::{Checkpoint, Resume, Shard};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, TryLockError};
+use zeroize::Zeroizing;
 
 /// A running mechanism: each step exactly once, in order, never past the plan's end.
 #[pyclass(module = "corrnoise", frozen)]
@@ -143,7 +144,10 @@ impl Mechanism {
     ) -> PyResult<Mechanism> {
         let (shard, resume) = (model.shard(ranges)?, resume_mode(resume, nonce)?);
         let place = Place::new(device, stream, threads, compact)?;
-        let make = |key| Engine::resume(&plan.0, key, shard.clone(), &files, resume, &place);
+        let make = |key| {
+            let checkpoints = files.iter().map(Checkpoint::open).collect::<corrnoise::Result<_>>()?;
+            Engine::resume_from(&plan.0, key, shard.clone(), checkpoints, resume, &place)
+        };
         Self::build(py, plan, key, shard.clone(), place.clone(), make)
     }
 
@@ -216,14 +220,9 @@ impl Mechanism {
         py.detach(|| self.lock()?.engine.save(&path).map_err(raise))
     }
 
-    /// A checkpoint as bytes. As secret as the key; passes through a file of the owner's in the system's temporary folder.
+    /// A checkpoint as bytes. As secret as the key.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = py.detach(|| {
-            let folder = tempfile::tempdir()?;
-            let path = folder.path().join("state");
-            self.lock()?.engine.save(&path).map_err(raise)?;
-            Ok::<_, PyErr>(std::fs::read(path)?)
-        })?;
+        let bytes = py.detach(|| self.lock()?.engine.state().map(Zeroizing::new).map_err(raise))?;
         Ok(PyBytes::new(py, &bytes))
     }
 
@@ -238,17 +237,12 @@ impl Mechanism {
     ) -> PyResult<()> {
         let mode = resume_mode(resume, nonce)?;
         py.detach(|| {
-            let folder = tempfile::tempdir()?;
-            let mut files = Vec::new();
-            for (i, state) in states.iter().enumerate() {
-                files.push(folder.path().join(format!("state {i}")));
-                std::fs::write(&files[i], state)?;
-            }
+            let checkpoints = states.into_iter().map(Checkpoint::from_bytes).collect::<corrnoise::Result<_>>();
+            let checkpoints = checkpoints.map_err(raise)?;
             let mut running = self.lock()?;
             let (key, shard) = (self.key.duplicate(), self.shard.clone());
-            let resumed =
-                Engine::resume(&self.plan, key, shard, &files, mode, &self.place)
-                    .map_err(raise)?;
+            let resumed = Engine::resume_from(&self.plan, key, shard, checkpoints, mode, &self.place);
+            let resumed = resumed.map_err(raise)?;
             let (made, at) = (running.engine.next_step(), resumed.next_step());
             if mode == Resume::Exact && at < made {
                 return Err(invalid(format!(

@@ -179,6 +179,17 @@ def test_plans_keys_and_layouts(tmp_path, layout):
         corrnoise.Mechanism(one, key(), "model")
 
 
+def test_states_pass_through_no_file(tmp_path, monkeypatch):
+    mechanism = corrnoise.Mechanism(plan(), key(), 1000)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
+    state = mechanism.state()
+    mechanism.load_state([state])
+    with pytest.raises(errors.CheckpointError, match="checkpoint in memory refused: truncated"):
+        mechanism.load_state([state[:-1]])
+    mechanism.save(tmp_path / "file")
+    assert mechanism.state() == (tmp_path / "file").read_bytes()
+
+
 def test_the_lock_of_the_interpreter_is_released():
     size = 8_000_000
     mechanism = corrnoise.Mechanism(plan(), key(), size, threads=1)

@@ -11,6 +11,7 @@ use crate::output::{Output, check_writable, write_file};
 use crate::progress::Progress;
 use crate::strategies;
 use corrnoise::Plan;
+use corrnoise::file::Access;
 use corrnoise::planner::auto::{Question, Recommendation};
 use corrnoise::planner::optimize::unobserved;
 use corrnoise::planner::{Request, StrategyChoice, verify};
@@ -30,7 +31,7 @@ pub(crate) fn run(args: &PlanArgs, output: &mut Output<'_>) -> Result<Outcome> {
     let mut replaced = false;
     if let Some(path) = &args.out {
         replaced = path.is_file();
-        write_file(path, |out| {
+        write_file(path, Access::Usual, |out| {
             out.write_all(text.as_bytes()).map_err(|error| Failure::io("write", path, error))
         })?;
     }

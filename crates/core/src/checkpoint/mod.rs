@@ -1,23 +1,26 @@
-//! One safetensors file per process: everything needed to go on, on any backend and under any sharding.
+//! One safetensors file per process, or the same bytes in memory: everything needed to go on, on any backend and under any
+//! sharding.
 //!
 //! ```text
 //! header       JSON: shapes, and under "__metadata__" → "corrnoise" the step, the incarnations, what the file belongs to
 //! state        [slot][coordinate] f32 or bf16: BLT buffers, or ring outputs by age, youngest first
 //! block_hashes [slot × block][32] BLAKE3 of every 65,536 coordinates of a slot, so that a part can be read and trusted
-//! mac          [32] keyed BLAKE3 of the header and the block hashes: nothing else needs to be trusted
+//! key          [32] the key, only if asked for
+//! mac          [32] keyed BLAKE3 of the header, the block hashes and the key: nothing else needs to be trusted
 //! ```
 //! The state is past noise: whoever reads it can take noise off released gradients. The file is as secret as the key.
 
 mod read;
+mod source;
 mod write;
 
 pub use read::Checkpoint;
-pub(crate) use write::write;
+pub(crate) use write::{Content, to_bytes, write};
 
 use crate::key::RunKey;
+use crate::layout::Shard;
 use crate::row::Incarnations;
 use serde::{Deserialize, Serialize};
-use zeroize::Zeroizing;
 
 /// Coordinates per hashed block of a slot.
 const BLOCK: u64 = 1 << 16;
@@ -27,6 +30,9 @@ pub(crate) const VERSION: u32 = 1;
 
 /// The key of the metadata entry.
 const ENTRY: &str = "corrnoise";
+
+/// What stands for the path of a checkpoint that is not a file: errors say "checkpoint in memory".
+const IN_MEMORY: &str = "in memory";
 
 /// What a file says of itself.
 #[derive(Clone, Serialize, Deserialize)]
@@ -42,18 +48,22 @@ pub(crate) struct Info {
     pub(crate) run_id: String,
     pub(crate) next_step: u64,
     pub(crate) incarnations: Incarnations,
-    /// Present only if asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) key: Option<Zeroizing<String>>,
 }
 
 impl Info {
+    /// How many coordinates the segments hold, if they are those of a shard: ascending, disjoint, none of them empty.
     fn num_coords(&self) -> Option<u64> {
-        self.segments.iter().try_fold(0u64, |sum, (start, end)| sum.checked_add(end.checked_sub(*start)?))
+        let mut last = 0;
+        let sum = self.segments.iter().try_fold(0_u64, |sum, (start, end)| {
+            let valid = last <= *start && start < end && *end <= Shard::MAX_DIM;
+            last = *end;
+            valid.then(|| sum + (end - start))
+        });
+        sum.filter(|sum| *sum > 0)
     }
 }
 
-/// The MAC of a header and its block hashes.
-fn mac(key: &RunKey, header: &[u8], block_hashes: &[u8]) -> blake3::Hash {
-    key.checkpoint_mac(&[&(header.len() as u64).to_le_bytes(), header, block_hashes])
+/// The MAC of a header, its block hashes and the key that is stored, if one is. The header says which of them there are.
+fn mac(run_key: &RunKey, header: &[u8], block_hashes: &[u8], key: &[u8]) -> blake3::Hash {
+    run_key.checkpoint_mac(&[&(header.len() as u64).to_le_bytes(), header, block_hashes, key])
 }

@@ -1,6 +1,7 @@
 //! Reading a checkpoint, whole or in part, and refusing what is truncated, corrupted or foreign.
 
-use super::{BLOCK, ENTRY, Info, VERSION, mac};
+use super::source::Source;
+use super::{BLOCK, ENTRY, IN_MEMORY, Info, VERSION, mac};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::form::{Form, History};
@@ -9,7 +10,6 @@ use crate::layout::Shard;
 use crate::plan::Plan;
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
@@ -17,15 +17,23 @@ use zeroize::Zeroizing;
 /// A header of more than this is not one of ours.
 const MAX_HEADER: u64 = 100_000_000;
 
-/// An open checkpoint. Opening checks the file's shape; content is checked against the key when it is read.
+/// An open checkpoint. Opening checks its shape; content is checked against the key when it is read.
 pub struct Checkpoint {
+    /// For messages; [`IN_MEMORY`] if there is no file.
     path: PathBuf,
-    file: File,
-    header: Zeroizing<Vec<u8>>,
+    source: Source,
+    header: Vec<u8>,
     info: Info,
+    shape: Shape,
+}
+
+/// What the tensors are, once they were checked.
+#[derive(Clone, Copy)]
+struct Shape {
     slots: usize,
     history: History,
     coords: u64,
+    has_key: bool,
 }
 
 /// Coordinates that a file (numbered within it) and a shard (likewise) have in common.
@@ -37,20 +45,29 @@ struct Run {
 
 /// The last block read, and which of the file's blocks it is.
 struct Block {
-    bytes: Vec<u8>,
+    bytes: Zeroizing<Vec<u8>>,
     at: Option<u64>,
 }
 
 impl Checkpoint {
     /// Opens a file and checks that it is a whole checkpoint of a version this library reads.
     pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint> {
-        let path = path.as_ref().to_owned();
-        let refuse = |reason: String| Error::Checkpoint { path: path.clone(), reason };
-        let mut file = File::open(&path).map_err(Error::io("open checkpoint", &path))?;
-        let size = file.metadata().map_err(Error::io("read checkpoint", &path))?.len();
-        let mut length = [0; 8];
+        let path = path.as_ref();
+        let file = File::open(path).map_err(Error::io("open checkpoint", path))?;
+        Checkpoint::parse(path, Source::File(file))
+    }
+
+    /// The same of bytes that [`crate::Mechanism::state`] gave, or that are a file's. They are wiped when this is dropped.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Checkpoint> {
+        Checkpoint::parse(Path::new(IN_MEMORY), Source::Memory(Zeroizing::new(bytes)))
+    }
+
+    fn parse(path: &Path, source: Source) -> Result<Checkpoint> {
+        let refuse = |reason: String| Error::Checkpoint { path: path.to_owned(), reason };
         let foreign = || refuse("not a safetensors file of this library".into());
-        file.read_exact(&mut length).map_err(|_| foreign())?;
+        let size = source.len().map_err(Error::io("read checkpoint", path))?;
+        let mut length = [0; 8];
+        source.read_at(0, &mut length).map_err(|_| foreign())?;
         let json_len = u64::from_le_bytes(length);
         if json_len > MAX_HEADER {
             return Err(foreign());
@@ -58,9 +75,8 @@ impl Checkpoint {
         if json_len + 8 > size {
             return Err(refuse(format!("truncated: {size} bytes, the header alone has {}", json_len + 8)));
         }
-        let mut header = Zeroizing::new(length.to_vec());
-        header.resize(8 + json_len as usize, 0);
-        file.read_exact(&mut header[8..]).map_err(Error::io("read checkpoint", &path))?;
+        let mut header = vec![0; 8 + json_len as usize];
+        source.read_at(0, &mut header).map_err(Error::io("read checkpoint", path))?;
         let metadata: Metadata = serde_json::from_slice(&header[8..]).map_err(|_| foreign())?;
         let entry = metadata.metadata().as_ref().and_then(|map| map.get(ENTRY)).ok_or_else(foreign)?;
         let info: Info =
@@ -73,9 +89,9 @@ impl Checkpoint {
             let verdict = if size < expected { "truncated" } else { "followed by foreign bytes" };
             return Err(refuse(format!("{verdict}: {size} bytes, expected {expected}")));
         }
-        let (slots, history, coords) =
+        let shape =
             shape(&metadata, &info).ok_or_else(|| refuse("its tensors have the wrong shape".into()))?;
-        Ok(Checkpoint { path: path.clone(), file, header, info, slots, history, coords })
+        Ok(Checkpoint { path: path.to_owned(), source, header, info, shape })
     }
 
     /// The step that comes next.
@@ -98,9 +114,13 @@ impl Checkpoint {
         self.info.segments.iter().map(|(start, end)| *start..*end)
     }
 
-    /// The key, if the file was asked to hold it.
+    /// The key, if the file was asked to hold it. Whether it is the one that the file was made under, resuming checks.
     pub fn key(&self) -> Result<Option<Key>> {
-        self.info.key.as_ref().map(|hex| Key::from_hex(hex, self.info.run_id.clone())).transpose()
+        if !self.shape.has_key {
+            return Ok(None);
+        }
+        let at = self.shape.hashes_at() + self.shape.blocks() * 32;
+        Key::filled(self.info.run_id.clone(), |bytes| self.read_at(at, bytes)).map(Some)
     }
 
     pub(crate) fn info(&self) -> &Info {
@@ -130,7 +150,7 @@ impl Checkpoint {
             return Err(self.refuse(format!("its layout is {}, not {}", self.info.space, shard.space())));
         }
         let form: &Form = plan.form();
-        if (self.slots, self.history) != (form.num_slots(), form.history()) {
+        if (self.shape.slots, self.shape.history) != (form.num_slots(), form.history()) {
             return Err(self.refuse("its state does not have the plan's shape"));
         }
         if self.info.next_step > plan.num_steps() {
@@ -140,30 +160,33 @@ impl Checkpoint {
     }
 
     /// The authenticated block hashes.
-    pub(crate) fn block_hashes(&mut self, key: &RunKey) -> Result<Vec<u8>> {
-        let blocks = self.slots as u64 * self.coords.div_ceil(BLOCK);
-        let mut bytes = vec![0; (blocks * 32 + 32) as usize];
-        let state_bytes = self.slots as u64 * self.coords * self.history.bytes() as u64;
-        self.read_at(state_bytes, &mut bytes)?;
-        let stored: [u8; 32] = bytes[bytes.len() - 32..].try_into().expect("32 bytes");
-        bytes.truncate(bytes.len() - 32);
-        match mac(key, &self.header, &bytes) == blake3::Hash::from_bytes(stored) {
-            true => Ok(bytes),
-            false => Err(self.refuse("corrupted: its header or hashes were changed after it was written")),
+    pub(crate) fn block_hashes(&self, key: &RunKey) -> Result<Vec<u8>> {
+        // Hashes, the key if there is one, and the MAC follow one another.
+        let hashes = self.shape.blocks() as usize * 32;
+        let key_end = hashes + if self.shape.has_key { 32 } else { 0 };
+        let mut bytes = Zeroizing::new(vec![0; key_end + 32]);
+        self.read_at(self.shape.hashes_at(), &mut bytes)?;
+        let stored: [u8; 32] = bytes[key_end..].try_into().expect("32 bytes");
+        let expected = mac(key, &self.header, &bytes[..hashes], &bytes[hashes..key_end]);
+        match expected == blake3::Hash::from_bytes(stored) {
+            true => Ok(bytes[..hashes].to_vec()),
+            false => {
+                Err(self.refuse("corrupted: its header, hashes or key were changed after it was written"))
+            }
         }
     }
 
     /// Copies what this file holds of `shard` into the backend; returns the coordinates (numbered within the shard) it gave.
     pub(crate) fn restore(
-        &mut self,
+        &self,
         block_hashes: &[u8],
         shard: &Shard,
         backend: &mut impl Backend,
     ) -> Result<Vec<Range<u64>>> {
         let runs = self.runs(shard);
-        let mut block =
-            Block { bytes: vec![0; BLOCK.min(self.coords) as usize * self.history.bytes()], at: None };
-        for slot in 0..self.slots {
+        let len = BLOCK.min(self.shape.coords) as usize * self.shape.history.bytes();
+        let mut block = Block { bytes: Zeroizing::new(vec![0; len]), at: None };
+        for slot in 0..self.shape.slots {
             for run in &runs {
                 self.copy(&mut block, block_hashes, slot, run, backend)?;
             }
@@ -171,24 +194,27 @@ impl Checkpoint {
         Ok(runs.iter().map(|run| run.to..run.to + run.len).collect())
     }
 
-    /// What file and shard have in common, in the file's order.
+    /// What file and shard have in common, ascending. Both ascend, so that one walk through the two is enough.
     fn runs(&self, shard: &Shard) -> Vec<Run> {
         let mut runs = Vec::new();
-        let mut from = 0;
-        for held in self.segments() {
-            let mut to = 0;
-            for wanted in shard.segments() {
-                let common = wanted.start.max(held.start)..wanted.end.min(held.end);
-                if common.start < common.end {
-                    runs.push(Run {
-                        from: from + common.start - held.start,
-                        to: to + common.start - wanted.start,
-                        len: common.end - common.start,
-                    });
-                }
-                to += wanted.end - wanted.start;
+        let (mut held, mut wanted) = (self.segments().peekable(), shard.segments().iter().peekable());
+        let (mut from, mut to) = (0, 0);
+        while let (Some(own), Some(theirs)) = (held.peek(), wanted.peek()) {
+            let common = own.start.max(theirs.start)..own.end.min(theirs.end);
+            if common.start < common.end {
+                runs.push(Run {
+                    from: from + common.start - own.start,
+                    to: to + common.start - theirs.start,
+                    len: common.end - common.start,
+                });
             }
-            from += held.end - held.start;
+            if own.end <= theirs.end {
+                from += own.end - own.start;
+                held.next();
+            } else {
+                to += theirs.end - theirs.start;
+                wanted.next();
+            }
         }
         runs
     }
@@ -196,20 +222,21 @@ impl Checkpoint {
     /// Copies a run of one slot, block by block, each checked before it is used. Runs ascend, so that a block is read once
     /// however many small tensors it holds.
     fn copy(
-        &mut self,
+        &self,
         block: &mut Block,
         hashes: &[u8],
         slot: usize,
         run: &Run,
         backend: &mut impl Backend,
     ) -> Result<()> {
-        let size = self.history.bytes() as u64;
+        let Shape { coords, history, .. } = self.shape;
+        let size = history.bytes() as u64;
         for number in run.from / BLOCK..(run.from + run.len).div_ceil(BLOCK) {
-            let held = number * BLOCK..((number + 1) * BLOCK).min(self.coords);
-            let index = slot as u64 * self.coords.div_ceil(BLOCK) + number;
+            let held = number * BLOCK..((number + 1) * BLOCK).min(coords);
+            let index = slot as u64 * coords.div_ceil(BLOCK) + number;
             if block.at != Some(index) {
                 let bytes = &mut block.bytes[..((held.end - held.start) * size) as usize];
-                self.read_at((slot as u64 * self.coords + held.start) * size, bytes)?;
+                self.read_at((slot as u64 * coords + held.start) * size, bytes)?;
                 if blake3::hash(bytes).as_bytes() != &hashes[index as usize * 32..index as usize * 32 + 32] {
                     return Err(
                         self.refuse(format!("corrupted: slot {slot}, coordinates {held:?} of the file"))
@@ -224,35 +251,53 @@ impl Checkpoint {
         Ok(())
     }
 
-    fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<()> {
-        let start = SeekFrom::Start(self.header.len() as u64 + offset);
-        let read = self.file.seek(start).and_then(|_| self.file.read_exact(bytes));
+    /// Reads from `offset` after the header on.
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        let read = self.source.read_at(self.header.len() as u64 + offset, bytes);
         read.map_err(Error::io("read checkpoint", &self.path))
     }
 }
 
-/// Slots, state type and coordinates, if the tensors are those that [`super::write`] makes for `info`.
-fn shape(metadata: &Metadata, info: &Info) -> Option<(usize, History, u64)> {
-    let state = metadata.info("state")?;
+impl Shape {
+    /// How many block hashes there are.
+    fn blocks(&self) -> u64 {
+        self.slots as u64 * self.coords.div_ceil(BLOCK)
+    }
+
+    /// Where they begin, counted from the end of the header.
+    fn hashes_at(&self) -> u64 {
+        self.slots as u64 * self.coords * self.history.bytes() as u64
+    }
+}
+
+/// The shape of the tensors, if they are exactly those that [`super::write`] makes for `info`.
+fn shape(metadata: &Metadata, info: &Info) -> Option<Shape> {
+    let tensors = metadata.tensors();
+    let state = tensors.get("state")?;
     let history = match state.dtype {
         Dtype::F32 => History::F32,
         Dtype::BF16 => History::Bf16,
         _ => return None,
     };
     let [slots, coords] = state.shape[..] else { return None };
-    let ascending = info.segments.windows(2).all(|pair| pair[0].1 <= pair[1].0);
     let blocks = slots.checked_mul((coords as u64).div_ceil(BLOCK) as usize)?;
     let mut end = state.data_offsets.1;
     let mut follows = |name: &str, shape: &[usize]| {
         let fits = |tensor: &TensorInfo| {
             tensor.dtype == Dtype::U8 && tensor.shape == shape && tensor.data_offsets.0 == end
         };
-        let tensor = metadata.info(name).filter(|tensor| fits(tensor))?;
+        let tensor = tensors.get(name).filter(|tensor| fits(tensor))?;
         end = tensor.data_offsets.1;
         Some(())
     };
+    let has_key = tensors.contains_key("key");
     follows("block_hashes", &[blocks, 32])?;
+    if has_key {
+        follows("key", &[32])?;
+    }
     follows("mac", &[32])?;
-    let fits = info.num_coords()? == coords as u64 && coords > 0 && ascending && state.data_offsets.0 == 0;
-    fits.then_some((slots, history, coords as u64))
+    let fits = tensors.len() == 3 + usize::from(has_key)
+        && info.num_coords()? == coords as u64
+        && state.data_offsets.0 == 0;
+    fits.then_some(Shape { slots, history, coords: coords as u64, has_key })
 }

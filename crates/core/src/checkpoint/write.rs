@@ -1,68 +1,112 @@
 //! Writing a checkpoint: state streams from the backend through one block of memory.
 
-use super::{BLOCK, ENTRY, Info, mac};
+use super::{BLOCK, ENTRY, IN_MEMORY, Info, mac};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::file::{Access, write_atomically};
 use crate::form::History;
-use crate::key::RunKey;
+use crate::key::{Key, RunKey};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
+use zeroize::Zeroizing;
 
-/// Writes the state of `backend`: `slots` rows of the coordinates that `info` names.
-pub(crate) fn write(
-    path: &Path,
-    info: &Info,
-    key: &RunKey,
-    slots: usize,
-    history: History,
-    backend: &impl Backend,
-) -> Result<()> {
-    let fail = || Error::io("write", path);
-    let coords = info.num_coords().expect("a shard's segments ascend");
-    let header = header(info, slots, coords, history);
-    write_atomically(path, Access::Owner, |file| {
-        file.write_all(&header).map_err(fail())?;
-        let mut block_hashes = Vec::new();
-        let mut buffer = vec![0; BLOCK.min(coords) as usize * history.bytes()];
-        for slot in 0..slots {
+/// What a checkpoint is made of: `slots` rows of the coordinates that `info` names.
+pub(crate) struct Content<'a, B> {
+    pub(crate) info: &'a Info,
+    pub(crate) run_key: &'a RunKey,
+    /// To be stored in the checkpoint.
+    pub(crate) key: Option<&'a Key>,
+    pub(crate) slots: usize,
+    pub(crate) history: History,
+    pub(crate) backend: &'a B,
+}
+
+/// Writes a checkpoint to a file that appears whole or not at all.
+pub(crate) fn write<B: Backend>(path: &Path, content: &Content<'_, B>) -> Result<()> {
+    // Past the buffer, of which nothing would wipe the state and the key: blocks are large enough without it.
+    write_atomically(path, Access::Owner, |file| content.write_to(&mut &**file.get_ref(), path))
+}
+
+/// A checkpoint as bytes, in memory that is asked for once; wiped on failure.
+pub(crate) fn to_bytes<B: Backend>(content: &Content<'_, B>) -> Result<Vec<u8>> {
+    let size = content.size();
+    let mut bytes = Zeroizing::new(Vec::new());
+    let fits = usize::try_from(size).is_ok_and(|size| bytes.try_reserve_exact(size).is_ok());
+    if !fits {
+        return Err(Error::OutOfMemory { bytes: size });
+    }
+    content.write_to(&mut *bytes, Path::new(IN_MEMORY))?;
+    debug_assert_eq!(bytes.len() as u128, size);
+    Ok(std::mem::take(&mut *bytes))
+}
+
+impl<B: Backend> Content<'_, B> {
+    /// Writes all of it; `place` is for messages.
+    fn write_to(&self, writer: &mut impl Write, place: &Path) -> Result<()> {
+        let fail = || Error::io("write", place);
+        let (coords, value) = (self.coords(), self.history.bytes());
+        let header = self.header();
+        writer.write_all(&header).map_err(fail())?;
+        let mut block_hashes = Vec::with_capacity(32 * self.blocks());
+        let mut buffer = Zeroizing::new(vec![0; BLOCK.min(coords) as usize * value]);
+        for slot in 0..self.slots {
             for first in (0..coords).step_by(BLOCK as usize) {
-                let bytes = &mut buffer[..(coords - first).min(BLOCK) as usize * history.bytes()];
-                backend.read_state(slot, first, bytes)?;
-                file.write_all(bytes).map_err(fail())?;
+                let bytes = &mut buffer[..(coords - first).min(BLOCK) as usize * value];
+                self.backend.read_state(slot, first, bytes)?;
+                writer.write_all(bytes).map_err(fail())?;
                 block_hashes.extend_from_slice(blake3::hash(bytes).as_bytes());
             }
         }
-        file.write_all(&block_hashes).map_err(fail())?;
-        file.write_all(mac(key, &header, &block_hashes).as_bytes()).map_err(fail())
-    })
-}
+        writer.write_all(&block_hashes).map_err(fail())?;
+        let key: &[u8] = self.key.map_or(&[], |key| key.bytes());
+        writer.write_all(key).map_err(fail())?;
+        let mac = mac(self.run_key, &header, &block_hashes, key);
+        writer.write_all(mac.as_bytes()).map_err(fail())
+    }
 
-/// The length and the JSON that open a safetensors file.
-fn header(info: &Info, slots: usize, coords: u64, history: History) -> Vec<u8> {
-    let mut end = 0;
-    let mut tensor = |name: &str, dtype: Dtype, shape: Vec<usize>| {
-        let start = end;
-        end += shape.iter().product::<usize>() * dtype.bitsize() / 8;
-        (name.to_owned(), TensorInfo { dtype, shape, data_offsets: (start, end) })
-    };
-    let dtype = match history {
-        History::F32 => Dtype::F32,
-        History::Bf16 => Dtype::BF16,
-    };
-    let blocks = slots * coords.div_ceil(BLOCK) as usize;
-    let tensors = vec![
-        tensor("state", dtype, vec![slots, coords as usize]),
-        tensor("block_hashes", Dtype::U8, vec![blocks, 32]),
-        tensor("mac", Dtype::U8, vec![32]),
-    ];
-    let text = serde_json::to_string(info).expect("strings and integers serialise");
-    let metadata = Metadata::new(Some(HashMap::from([(ENTRY.to_owned(), text)])), tensors)
-        .expect("offsets follow one another by construction");
-    let mut json = serde_json::to_vec(&metadata).expect("strings and integers serialise");
-    // The format asks for 8-byte alignment of the data; blanks at the end are part of it.
-    json.resize(json.len().next_multiple_of(8), b' ');
-    [&(json.len() as u64).to_le_bytes()[..], &json].concat()
+    fn coords(&self) -> u64 {
+        self.info.num_coords().expect("a shard's segments ascend")
+    }
+
+    fn blocks(&self) -> usize {
+        self.slots * self.coords().div_ceil(BLOCK) as usize
+    }
+
+    /// Bytes of the whole checkpoint.
+    fn size(&self) -> u128 {
+        let state = self.slots as u128 * u128::from(self.coords()) * self.history.bytes() as u128;
+        let rest = 32 * (self.blocks() + usize::from(self.key.is_some()) + 1);
+        self.header().len() as u128 + state + rest as u128
+    }
+
+    /// The length and the JSON that open a safetensors file.
+    fn header(&self) -> Vec<u8> {
+        let mut end = 0;
+        let mut tensor = |name: &str, dtype: Dtype, shape: Vec<usize>| {
+            let start = end;
+            end += shape.iter().product::<usize>() * dtype.bitsize() / 8;
+            (name.to_owned(), TensorInfo { dtype, shape, data_offsets: (start, end) })
+        };
+        let dtype = match self.history {
+            History::F32 => Dtype::F32,
+            History::Bf16 => Dtype::BF16,
+        };
+        let mut tensors = vec![
+            tensor("state", dtype, vec![self.slots, self.coords() as usize]),
+            tensor("block_hashes", Dtype::U8, vec![self.blocks(), 32]),
+        ];
+        if self.key.is_some() {
+            tensors.push(tensor("key", Dtype::U8, vec![32]));
+        }
+        tensors.push(tensor("mac", Dtype::U8, vec![32]));
+        let text = serde_json::to_string(self.info).expect("strings and integers serialise");
+        let metadata = Metadata::new(Some(HashMap::from([(ENTRY.to_owned(), text)])), tensors)
+            .expect("offsets follow one another by construction");
+        let mut json = serde_json::to_vec(&metadata).expect("strings and integers serialise");
+        // The format asks for 8-byte alignment of the data; blanks at the end are part of it.
+        json.resize(json.len().next_multiple_of(8), b' ');
+        [&(json.len() as u64).to_le_bytes()[..], &json].concat()
+    }
 }
