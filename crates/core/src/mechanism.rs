@@ -272,15 +272,8 @@ impl<B: Backend> Mechanism<B> {
             incarnations: self.incarnations.clone(),
             key: options.include_key.then(|| self.key.to_hex()),
         };
-        let form = self.plan.form();
-        checkpoint::write(
-            path.as_ref(),
-            &info,
-            &self.run_key,
-            form.num_slots(),
-            form.history(),
-            &self.backend,
-        )
+        let slots = self.plan.form().num_slots();
+        checkpoint::write(path.as_ref(), &info, &self.run_key, slots, &self.backend)
     }
 
     /// The device.

@@ -3,7 +3,7 @@
 use super::{BLOCK, ENTRY, Info, VERSION, mac};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
-use crate::form::{Form, History};
+use crate::form::STATE_BYTES;
 use crate::key::{Key, RunKey};
 use crate::layout::Shard;
 use crate::plan::Plan;
@@ -24,7 +24,6 @@ pub struct Checkpoint {
     header: Zeroizing<Vec<u8>>,
     info: Info,
     slots: usize,
-    history: History,
     coords: u64,
 }
 
@@ -73,9 +72,12 @@ impl Checkpoint {
             let verdict = if size < expected { "truncated" } else { "followed by foreign bytes" };
             return Err(refuse(format!("{verdict}: {size} bytes, expected {expected}")));
         }
-        let (slots, history, coords) =
+        if let Some(state) = metadata.info("state").filter(|state| state.dtype != Dtype::F32) {
+            return Err(refuse(format!("its state is {:?}: expected F32", state.dtype)));
+        }
+        let (slots, coords) =
             shape(&metadata, &info).ok_or_else(|| refuse("its tensors have the wrong shape".into()))?;
-        Ok(Checkpoint { path: path.clone(), file, header, info, slots, history, coords })
+        Ok(Checkpoint { path: path.clone(), file, header, info, slots, coords })
     }
 
     /// The step that comes next.
@@ -129,8 +131,7 @@ impl Checkpoint {
         if self.info.space != shard.space().to_string() {
             return Err(self.refuse(format!("its layout is {}, not {}", self.info.space, shard.space())));
         }
-        let form: &Form = plan.form();
-        if (self.slots, self.history) != (form.num_slots(), form.history()) {
+        if self.slots != plan.form().num_slots() {
             return Err(self.refuse("its state does not have the plan's shape"));
         }
         if self.info.next_step > plan.num_steps() {
@@ -143,7 +144,7 @@ impl Checkpoint {
     pub(crate) fn block_hashes(&mut self, key: &RunKey) -> Result<Vec<u8>> {
         let blocks = self.slots as u64 * self.coords.div_ceil(BLOCK);
         let mut bytes = vec![0; (blocks * 32 + 32) as usize];
-        let state_bytes = self.slots as u64 * self.coords * self.history.bytes() as u64;
+        let state_bytes = self.slots as u64 * self.coords * STATE_BYTES as u64;
         self.read_at(state_bytes, &mut bytes)?;
         let stored: [u8; 32] = bytes[bytes.len() - 32..].try_into().expect("32 bytes");
         bytes.truncate(bytes.len() - 32);
@@ -161,8 +162,7 @@ impl Checkpoint {
         backend: &mut impl Backend,
     ) -> Result<Vec<Range<u64>>> {
         let runs = self.runs(shard);
-        let mut block =
-            Block { bytes: vec![0; BLOCK.min(self.coords) as usize * self.history.bytes()], at: None };
+        let mut block = Block { bytes: vec![0; BLOCK.min(self.coords) as usize * STATE_BYTES], at: None };
         for slot in 0..self.slots {
             for run in &runs {
                 self.copy(&mut block, block_hashes, slot, run, backend)?;
@@ -203,7 +203,7 @@ impl Checkpoint {
         run: &Run,
         backend: &mut impl Backend,
     ) -> Result<()> {
-        let size = self.history.bytes() as u64;
+        let size = STATE_BYTES as u64;
         for number in run.from / BLOCK..(run.from + run.len).div_ceil(BLOCK) {
             let held = number * BLOCK..((number + 1) * BLOCK).min(self.coords);
             let index = slot as u64 * self.coords.div_ceil(BLOCK) + number;
@@ -231,14 +231,9 @@ impl Checkpoint {
     }
 }
 
-/// Slots, state type and coordinates, if the tensors are those that [`super::write`] makes for `info`.
-fn shape(metadata: &Metadata, info: &Info) -> Option<(usize, History, u64)> {
+/// Slots and coordinates, if the tensors are those that [`super::write`] makes for `info`.
+fn shape(metadata: &Metadata, info: &Info) -> Option<(usize, u64)> {
     let state = metadata.info("state")?;
-    let history = match state.dtype {
-        Dtype::F32 => History::F32,
-        Dtype::BF16 => History::Bf16,
-        _ => return None,
-    };
     let [slots, coords] = state.shape[..] else { return None };
     let ascending = info.segments.windows(2).all(|pair| pair[0].1 <= pair[1].0);
     let blocks = slots.checked_mul((coords as u64).div_ceil(BLOCK) as usize)?;
@@ -254,5 +249,5 @@ fn shape(metadata: &Metadata, info: &Info) -> Option<(usize, History, u64)> {
     follows("block_hashes", &[blocks, 32])?;
     follows("mac", &[32])?;
     let fits = info.num_coords()? == coords as u64 && coords > 0 && ascending && state.data_offsets.0 == 0;
-    fits.then_some((slots, history, coords as u64))
+    fits.then_some((slots, coords as u64))
 }

@@ -4,7 +4,7 @@ use super::{BLOCK, ENTRY, Info, mac};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::file::{Access, write_atomically};
-use crate::form::History;
+use crate::form::STATE_BYTES;
 use crate::key::RunKey;
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use std::collections::HashMap;
@@ -17,19 +17,18 @@ pub(crate) fn write(
     info: &Info,
     key: &RunKey,
     slots: usize,
-    history: History,
     backend: &impl Backend,
 ) -> Result<()> {
     let fail = || Error::io("write", path);
     let coords = info.num_coords().expect("a shard's segments ascend");
-    let header = header(info, slots, coords, history);
+    let header = header(info, slots, coords);
     write_atomically(path, Access::Owner, |file| {
         file.write_all(&header).map_err(fail())?;
         let mut block_hashes = Vec::new();
-        let mut buffer = vec![0; BLOCK.min(coords) as usize * history.bytes()];
+        let mut buffer = vec![0; BLOCK.min(coords) as usize * STATE_BYTES];
         for slot in 0..slots {
             for first in (0..coords).step_by(BLOCK as usize) {
-                let bytes = &mut buffer[..(coords - first).min(BLOCK) as usize * history.bytes()];
+                let bytes = &mut buffer[..(coords - first).min(BLOCK) as usize * STATE_BYTES];
                 backend.read_state(slot, first, bytes)?;
                 file.write_all(bytes).map_err(fail())?;
                 block_hashes.extend_from_slice(blake3::hash(bytes).as_bytes());
@@ -41,20 +40,16 @@ pub(crate) fn write(
 }
 
 /// The length and the JSON that open a safetensors file.
-fn header(info: &Info, slots: usize, coords: u64, history: History) -> Vec<u8> {
+fn header(info: &Info, slots: usize, coords: u64) -> Vec<u8> {
     let mut end = 0;
     let mut tensor = |name: &str, dtype: Dtype, shape: Vec<usize>| {
         let start = end;
         end += shape.iter().product::<usize>() * dtype.bitsize() / 8;
         (name.to_owned(), TensorInfo { dtype, shape, data_offsets: (start, end) })
     };
-    let dtype = match history {
-        History::F32 => Dtype::F32,
-        History::Bf16 => Dtype::BF16,
-    };
     let blocks = slots * coords.div_ceil(BLOCK) as usize;
     let tensors = vec![
-        tensor("state", dtype, vec![slots, coords as usize]),
+        tensor("state", Dtype::F32, vec![slots, coords as usize]),
         tensor("block_hashes", Dtype::U8, vec![blocks, 32]),
         tensor("mac", Dtype::U8, vec![32]),
     ];
