@@ -1,39 +1,38 @@
-// Ring: y = z - sum_a c_a y_(t-a), youngest first; y replaces the oldest output. HISTORY is the type that outputs are kept in.
+// Ring: y = z - sum_a c_a y_(t-a), youngest first; y replaces the oldest output.
 // CPU twin: `Rows::make` in crates/core/src/cpu/rows.rs. Per parameter: the gradient read and written, every past output that has
 // a coefficient read once, one written.
 #include "launch.cuh"
 
 template <class G>
 DEVICE void ring(const Args &args) {
-    typedef HISTORY::Quad Quad;
     Work work;
     if (!find_work(args, work)) return;
     float y[16];
     block_normals(args.key, work.step.row, work.block, args.four_rounds, y);
     const u64 stride = TILE * args.num_tiles;
-    HISTORY::Stored *state = (HISTORY::Stored *)args.state + work.place;
+    float *state = (float *)args.state + work.place;
     const float *coefs = (const float *)args.list + work.step.list;
     u32 slot = work.step.head;
 #pragma unroll 1
     for (u32 age = 0; age < (work.live ? work.step.count : 0); age++) {
         const float coef = -coefs[age];
-        const HISTORY::Stored *past = state + slot * stride;
-        Quad row[4];
+        const float *past = state + slot * stride;
+        Quad32 row[4];
 #pragma unroll
-        for (int quad = 0; quad < 4; quad++) row[quad] = *(const Quad *)(past + 128 * quad);
+        for (int quad = 0; quad < 4; quad++) row[quad] = *(const Quad32 *)(past + 128 * quad);
 #pragma unroll
-        for (int i = 0; i < 16; i++) y[i] = __fmaf_rn(coef, HISTORY::widen(row[i / 4].v[i % 4]), y[i]);
+        for (int i = 0; i < 16; i++) y[i] = __fmaf_rn(coef, row[i / 4].v[i % 4], y[i]);
         slot = slot + 1 == args.num_slots ? 0 : slot + 1;
     }
     if (args.num_slots && work.live) {
         const u32 oldest = (work.step.head ? work.step.head : args.num_slots) - 1;
-        HISTORY::Stored *place = state + oldest * stride;
+        float *place = state + oldest * stride;
 #pragma unroll
         for (int quad = 0; quad < 4; quad++) {
-            Quad kept;
+            Quad32 kept;
 #pragma unroll
-            for (int j = 0; j < 4; j++) kept.v[j] = HISTORY::round(y[4 * quad + j]);
-            *(Quad *)(place + 128 * quad) = kept;
+            for (int j = 0; j < 4; j++) kept.v[j] = y[4 * quad + j];
+            *(Quad32 *)(place + 128 * quad) = kept;
         }
     }
     add<G>(args, work, y);

@@ -1,6 +1,6 @@
 //! Forms of realistic size, by name: the ones that benches and peers are measured on.
 
-use corrnoise::form::{History, Kernel, Regenerate, Ring, Term};
+use corrnoise::form::{Kernel, Regenerate, Term};
 use corrnoise::{Family, Form, Result};
 
 /// Names that [`form`] knows.
@@ -71,8 +71,6 @@ pub fn every_form(num_steps: u64) -> Vec<(String, Form)> {
     for bands in [1, 2, 5, 16] {
         add(&format!("ring {bands}"), Form::banded_toeplitz(&square_root_coefs(bands)).unwrap());
     }
-    let short = Ring::toeplitz(&square_root_coefs(4)[1..]).unwrap();
-    add("ring bf16", Kernel::Ring(short.with_history(History::Bf16)).into());
     let rows: Vec<Vec<f64>> =
         (0..n).map(|t| (0..=t.min(3)).map(|a| 1.5 / (1.0 + a as f64 + 0.1 * t as f64)).collect()).collect();
     add("ring varying", Form::banded(&rows).unwrap());

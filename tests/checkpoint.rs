@@ -341,6 +341,22 @@ fn crafted_headers_are_refused() {
     }
 }
 
+/// State of another type is refused by name, even where its bytes have the right length.
+#[test]
+fn state_that_is_not_f32_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = saved(folder.path(), 2);
+    let whole = std::fs::read(&path).unwrap();
+    let header_len = u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
+    let header = std::str::from_utf8(&whole[8..8 + header_len]).unwrap();
+    let changed = header.replacen("\"F32\"", "\"BF16\"", 1).replacen("[2,70000]", "[4,70000]", 1);
+    let forged =
+        [&(changed.len() as u64).to_le_bytes()[..], changed.as_bytes(), &whole[8 + header_len..]].concat();
+    std::fs::write(&path, forged).unwrap();
+    let error = resume(&path, Resume::Exact).err().expect("refused").to_string();
+    assert!(error.ends_with("its state is BF16: expected F32"), "{error}");
+}
+
 /// A file written once and kept: this version's readers must read it for ever.
 #[test]
 fn a_stored_version_1_file_still_loads() {

@@ -4,7 +4,7 @@
 //! compiler these tests say so and compare nothing, unless `CORRNOISE_REQUIRE_CXX` is set, as CI does.
 
 use corrnoise::backend::{Backend, Step, StepKernel};
-use corrnoise::form::{History, Kernel, Ring};
+use corrnoise::form::{Kernel, Ring};
 use corrnoise::{CpuGradients, Error, Form, Key, Mechanism, Plan, Result, Rounds, RunKey, Shard};
 use corrnoise_workspace::cases::{every_form, inverse_square_root_coefs, square_root_coefs};
 use corrnoise_workspace::gradients::{Bits, gradient};
@@ -122,7 +122,7 @@ struct Twin {
     len: u64,
     four_rounds: u32,
     slots: usize,
-    /// In tiles of 512; f32 or bf16, the kernel knows.
+    /// In tiles of 512.
     state: Vec<f32>,
     time: u64,
 }
@@ -262,13 +262,11 @@ fn compare<E: Bits + Copy>(module: &Arc<Module>, plan: &Plan, shard: &Shard, zer
 
 /// The modules of `kernels/tools/variants.py`, each with the form that runs it.
 fn modules() -> Vec<(String, &'static str, String, Form)> {
-    let ring =
-        |history| Kernel::Ring(Ring::toeplitz(&square_root_coefs(6)[1..]).unwrap().with_history(history));
+    let ring = Kernel::Ring(Ring::toeplitz(&square_root_coefs(6)[1..]).unwrap());
     let blts = every_form(STEPS).into_iter().take(9).enumerate();
     let mut modules: Vec<_> =
         blts.map(|(d, (name, form))| (name, "blt.cu", format!("BUFFERS={d}"), form)).collect();
-    modules.push(("ring".into(), "ring.cu", "HISTORY=F32".into(), ring(History::F32).into()));
-    modules.push(("ring_bf16".into(), "ring.cu", "HISTORY=Bf16".into(), ring(History::Bf16).into()));
+    modules.push(("ring".into(), "ring.cu", "NOTHING=0".into(), ring.into()));
     let regenerate = Form::regenerate(&inverse_square_root_coefs(4)).unwrap();
     modules.push(("regenerate".into(), "regenerate.cu", "NOTHING=0".into(), regenerate));
     modules

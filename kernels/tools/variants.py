@@ -1,4 +1,4 @@
-"""Which modules there are: one per form, and per number of BLT buffers or type of history, each with one entry per gradient type."""
+"""Which modules there are: one per form, and per number of BLT buffers, each with one entry per gradient type."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,6 @@ class Module:
 
 MODULES = [
     *(Module(f"blt{d}", "blt.cu", (f"BUFFERS={d}",)) for d in range(9)),
-    Module("ring", "ring.cu", ("HISTORY=F32",)),
-    Module("ring_bf16", "ring.cu", ("HISTORY=Bf16",)),
+    Module("ring", "ring.cu", ()),
     Module("regenerate", "regenerate.cu", ()),
 ]

@@ -190,11 +190,6 @@ def row(family, incarnation, index):
 FAMILIES = {"step": 0, "tree_node": 1}
 
 
-def bf16(bits):
-    """f32 bits rounded to bfloat16, as f32 bits."""
-    return (bits >> 31 << 15 | to_bits(abs(exact(bits)), 8, -126, 127)) << 16
-
-
 def trajectory(lives, rounds, form, coord, steps):
     """`lives`: (first step, key) of each life of the run."""
 
@@ -225,9 +220,7 @@ def trajectory(lives, rounds, form, coord, steps):
             coefs = kernel["toeplitz"] if "toeplitz" in kernel else kernel["varying"][step]
             out = z(step)
             for a, coef in enumerate(coefs[:age], start=1):
-                past = outputs[step - a]
-                past = bf16(past) if kernel["history"] == "bf16" else past
-                out = fma(neg(f32_of_f64(coef)), past, out)
+                out = fma(neg(f32_of_f64(coef)), outputs[step - a], out)
         else:
             if "listed" in kernel:
                 terms = []
@@ -320,7 +313,6 @@ def form_lines():
     yield "# source: generate.py; rings"
     coefs = [0.5, 0.375, 0.3125, 0.2734375]
     yield form_line({"kernel": {"kind": "ring", "toeplitz": coefs, "history": "f32"}}, 600)
-    yield form_line({"kernel": {"kind": "ring", "toeplitz": coefs, "history": "bf16"}}, 600)
     yield form_line({"kernel": {"kind": "ring", "toeplitz": coefs, "history": "f32"}, "restart_every": 5}, 601)
     varying = [[round(0.7 / (t + a + 1), 6) for a in range(min(t, 3))] for t in range(9)]
     yield form_line({"kernel": {"kind": "ring", "varying": varying, "history": "f32"}}, 602)

@@ -89,7 +89,7 @@ pub trait Backend {
     /// complete, and some value of the gradient is not finite.
     fn step(&mut self, step: &Step<'_>, gradients: Self::Gradients<'_, '_>) -> Result<()>;
 
-    /// Copies state of one slot, from the shard's coordinate number `first` on, as little-endian f32 (or bf16) bytes.
+    /// Copies state of one slot, from the shard's coordinate number `first` on, as little-endian f32 bytes.
     fn read_state(&self, slot: usize, first: u64, bytes: &mut [u8]) -> Result<()>;
 
     /// The reverse of [`Backend::read_state`], before the first step only.

@@ -415,8 +415,13 @@ impl<B: Backend> Mechanism<B> {
 
     fn content<'a>(&'a self, info: &'a Info, key: Option<&'a Key>) -> checkpoint::Content<'a, B> {
         let form = self.plan.form();
-        let (slots, history) = (form.num_slots(), form.history());
-        checkpoint::Content { info, run_key: &self.run_key, key, slots, history, backend: &self.backend }
+        checkpoint::Content {
+            info,
+            run_key: &self.run_key,
+            key,
+            slots: form.num_slots(),
+            backend: &self.backend,
+        }
     }
 
     /// The device.

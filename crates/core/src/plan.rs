@@ -350,6 +350,25 @@ mod tests {
     }
 
     #[test]
+    fn a_ring_that_rounds_its_outputs_is_refused() {
+        let text = plan().to_json();
+        for value in ["\"bf16\"", "\"f16\"", "null", "4", "[1]"] {
+            let changed = text.replace("\"history\": \"f32\"", &format!("\"history\": {value}"));
+            assert_ne!(changed, text);
+            let error = Plan::from_json(&changed).unwrap_err().to_string();
+            let expected = format!("history of a ring is {value}: expected \"f32\"");
+            assert!(error.contains(&expected) && !error.contains('\n'), "{error}");
+        }
+        // No other form has the word.
+        for form in [Form::regenerate(&[1.0, -0.5]).unwrap(), Form::blt(&[0.2], &[0.5]).unwrap()] {
+            let other = Plan::new(20, form, 0.1).unwrap().to_json();
+            let changed = other.replace("\"kind\"", "\"history\": \"f32\", \"kind\"");
+            let error = Plan::from_json(&changed).unwrap_err().to_string();
+            assert!(error.contains("unknown field `history`") && !error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
     fn bad_numbers_are_named() {
         let make = |n, stddev| Plan::new(n, Form::independent(), stddev).unwrap_err().to_string();
         assert!(make(0, 1.0).contains("num_steps is 0"));

@@ -2,10 +2,9 @@
 
 use crate::chacha::ChaCha;
 use crate::error::Result;
-use crate::form::{Form, History, Kernel};
+use crate::form::{Form, Kernel};
 use crate::noise::normal;
 use crate::row::{Family, Incarnations, Row};
-use half::bf16;
 
 /// `z̃` of one coordinate at steps `0..num_steps`, before scale and standard deviation. `ciphers` are those of the run's
 /// lives, by number.
@@ -42,11 +41,7 @@ pub fn trajectory(
             Kernel::Ring(ring) => {
                 let mut sum = z;
                 for (coef, past) in ring.coefs(step).iter().take(age as usize).zip(outputs.iter().rev()) {
-                    let past = match ring.history() {
-                        History::F32 => *past,
-                        History::Bf16 => bf16::from_f32(*past).to_f32(),
-                    };
-                    sum = (-coef).mul_add(past, sum);
+                    sum = (-coef).mul_add(*past, sum);
                 }
                 sum
             }

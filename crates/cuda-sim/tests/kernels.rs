@@ -1,6 +1,5 @@
 //! What only a stand-in can show: which mistakes in a kernel are noticed, how many bytes it moves, that nothing waits.
 
-use corrnoise::form::{History, Kernel, Ring};
 use corrnoise::{Form, Mechanism, Plan, Shard};
 use corrnoise_cuda::{DeviceGradient, OnCuda, stream};
 use corrnoise_cuda_suite::compare::{Both, Onto, key, same_steps};
@@ -159,8 +158,6 @@ fn kernels_move_the_least_bytes() {
         let form = Form::banded_toeplitz(&square_root_coefs(bands)).unwrap();
         assert_eq!(bytes_per_parameter::<f32>(device, form), ((8 + 4 * bands) as f64, 0), "{bands} bands");
     }
-    let ring = Ring::toeplitz(&square_root_coefs(6)[1..]).unwrap().with_history(History::Bf16);
-    assert_eq!(bytes_per_parameter::<f32>(device, Kernel::Ring(ring).into()), (8.0, 2), "history in bf16");
 }
 
 /// Terms are 16 bytes, one per thread and row: apart from them, a regenerated sum touches the gradient only.
@@ -206,7 +203,7 @@ fn a_step_waits_for_nothing() {
         assert_eq!(count(), before, "{name}");
         assert!(control::calls_on(device, "cuLaunchKernel") >= launches + 4, "the counts see the launches");
     }
-    assert!(steps >= 80);
+    assert!(steps >= 76);
 }
 
 #[test]

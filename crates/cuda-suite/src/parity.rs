@@ -3,7 +3,7 @@
 use crate::compare::{Both, Onto, key, on_device, same_step, same_steps};
 use corrnoise::cuda::cudarc::driver::CudaStream;
 use corrnoise::cuda::{DeviceGradient, OnCuda};
-use corrnoise::form::{History, Kernel, Regenerate, Ring};
+use corrnoise::form::{Kernel, Regenerate, Ring};
 use corrnoise::{CpuOptions, Form, Layout, Mechanism, Plan, Resume, Rounds, Shard};
 use corrnoise_workspace::cases::{every_form, inverse_square_root_coefs, square_root_coefs};
 use corrnoise_workspace::gradients::assert_same;
@@ -16,10 +16,9 @@ const STEPS: u64 = 8;
 /// One form per module of `kernels/ptx/`.
 fn kernels() -> Vec<(String, Form)> {
     let blts = every_form(STEPS).into_iter().take(9);
-    let ring = |history| Ring::toeplitz(&square_root_coefs(6)[1..]).unwrap().with_history(history);
+    let ring = Ring::toeplitz(&square_root_coefs(6)[1..]).unwrap();
     blts.chain([
-        ("ring".into(), Kernel::Ring(ring(History::F32)).into()),
-        ("ring_bf16".into(), Kernel::Ring(ring(History::Bf16)).into()),
+        ("ring".into(), Kernel::Ring(ring).into()),
         ("regenerate".into(), Form::regenerate(&inverse_square_root_coefs(4)).unwrap()),
     ])
     .collect()

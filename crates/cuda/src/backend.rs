@@ -8,7 +8,7 @@ use crate::launch::{
 use crate::memory::Memory;
 use crate::module::Kernels;
 use crate::schedule::Schedule;
-use crate::state::Tiles;
+use crate::state::{Tiles, VALUE_BYTES};
 use corrnoise_core::backend::{Backend, Replay, Step, StepKernel};
 use corrnoise_core::form::Kernel;
 use corrnoise_core::{Error, Plan, Result, Row, RunKey, Shard};
@@ -26,7 +26,6 @@ pub struct Cuda {
     shard: Shard,
     tiles: Tiles,
     slots: usize,
-    value_bytes: usize,
     is_ring: bool,
     /// One per life of the run, by number.
     keys: Zeroizing<Vec<[u32; 8]>>,
@@ -63,7 +62,7 @@ impl Cuda {
     pub fn new(plan: &Plan, keys: &[RunKey], shard: &Shard, stream: &Arc<CudaStream>) -> Result<Cuda> {
         check_capability(stream.context())?;
         let form = plan.form();
-        let (slots, value_bytes) = (form.num_slots(), form.history().bytes());
+        let slots = form.num_slots();
         let tiles = Tiles::new(shard);
         let blocks = tiles.count.div_ceil(WARPS_PER_BLOCK);
         if blocks > i32::MAX as u64 {
@@ -83,11 +82,10 @@ impl Cuda {
             kernels: Kernels::load(stream.context(), form)?,
             shard: shard.clone(),
             slots,
-            value_bytes,
             is_ring: matches!(form.kernel(), Kernel::Ring(_)),
             device_keys: Memory::copy(stream, keys.as_flattened())?,
             keys,
-            state: Memory::zeros(stream, tiles.state_bytes(slots, value_bytes)?)?,
+            state: Memory::zeros(stream, tiles.state_bytes(slots)?)?,
             overflow: Memory::copy(stream, &[u64::MAX])?,
             segments: Staged::new(stream, SEGMENT_WORDS * tiles.segments.len())?,
             list: Staged::new(stream, list_words)?,
@@ -134,7 +132,7 @@ impl Cuda {
 
     /// Bytes of state on the device.
     pub fn state_bytes(&self) -> u64 {
-        self.tiles.slot_len() * (self.slots * self.value_bytes) as u64
+        self.tiles.slot_len() * (self.slots * VALUE_BYTES) as u64
     }
 
     /// What runs, for people: the device's name.
@@ -305,7 +303,7 @@ impl Backend for Cuda {
     }
 
     fn read_state(&self, slot: usize, first: u64, bytes: &mut [u8]) -> Result<()> {
-        let size = self.value_bytes as u64;
+        let size = VALUE_BYTES as u64;
         let base = self.physical(slot) as u64 * self.tiles.slot_len();
         for (place, at) in self.tiles.runs(first, bytes.len() as u64 / size) {
             let from = ((base + at) * size) as usize;
@@ -317,7 +315,7 @@ impl Backend for Cuda {
     }
 
     fn write_state(&mut self, slot: usize, first: u64, bytes: &[u8]) -> Result<()> {
-        let size = self.value_bytes as u64;
+        let size = VALUE_BYTES as u64;
         let base = self.physical(slot) as u64 * self.tiles.slot_len();
         for (place, at) in self.tiles.runs(first, bytes.len() as u64 / size) {
             let from = &bytes[(place.start * size) as usize..(place.end * size) as usize];

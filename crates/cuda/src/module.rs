@@ -1,11 +1,11 @@
-//! The embedded PTX: one module per form (and per number of buffers, or type of history), one kernel per gradient type.
+//! The embedded PTX: one module per form (and per number of buffers), one kernel per gradient type.
 //!
 //! A module holds what one plan needs, so that the driver compiles five small kernels and not fifty.
 
 use crate::device::device_error;
 use crate::gradient::ElementType;
 use corrnoise_core::Result;
-use corrnoise_core::form::{Form, History, Kernel};
+use corrnoise_core::form::{Form, Kernel};
 use cudarc::driver::{CudaContext, CudaFunction};
 use cudarc::nvrtc::Ptx;
 use std::sync::Arc;
@@ -29,11 +29,10 @@ const BLT: [&str; 9] = [
 ];
 
 fn source(form: &Form) -> &'static str {
-    match (form.kernel(), form.history()) {
-        (Kernel::Blt(blt), _) => BLT[blt.scale().len()],
-        (Kernel::Ring(_), History::F32) => ptx!("ring"),
-        (Kernel::Ring(_), History::Bf16) => ptx!("ring_bf16"),
-        (Kernel::Regenerate(_), _) => ptx!("regenerate"),
+    match form.kernel() {
+        Kernel::Blt(blt) => BLT[blt.scale().len()],
+        Kernel::Ring(_) => ptx!("ring"),
+        Kernel::Regenerate(_) => ptx!("regenerate"),
     }
 }
 

@@ -7,6 +7,9 @@ use crate::launch::{Segment, TILE};
 use corrnoise_core::{Error, Result, Shard};
 use std::ops::Range;
 
+/// Bytes of a value of state, which is always f32.
+pub(crate) const VALUE_BYTES: usize = size_of::<f32>();
+
 /// The shard's segments as tiles.
 pub(crate) struct Tiles {
     /// Without gradients.
@@ -42,8 +45,8 @@ impl Tiles {
     }
 
     /// Bytes of all slots.
-    pub(crate) fn state_bytes(&self, slots: usize, value_bytes: usize) -> Result<usize> {
-        let bytes = u128::from(self.slot_len()) * slots as u128 * value_bytes as u128;
+    pub(crate) fn state_bytes(&self, slots: usize) -> Result<usize> {
+        let bytes = u128::from(self.slot_len()) * slots as u128 * VALUE_BYTES as u128;
         usize::try_from(bytes).map_err(|_| Error::OutOfMemory { bytes })
     }
 

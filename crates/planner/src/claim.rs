@@ -18,7 +18,6 @@ use crate::participation::Participation;
 use crate::schedule::{Poisson, Schedule};
 use crate::sensitivity::{Adjacency, Kind, Sensitivity};
 use corrnoise_core::Form;
-use corrnoise_core::form::History;
 use serde::{Deserialize, Serialize};
 
 /// Whose privacy is protected. The mathematics is the same; what must be clipped and counted is not.
@@ -113,9 +112,6 @@ impl Basis {
         check_finite("clip norm", terms.clip_norm)?;
         if terms.clip_norm <= 0.0 {
             return Err(Error::parameter("clip norm", terms.clip_norm, "above 0"));
-        }
-        if form.history() != History::F32 {
-            return Err(Error::parameter("history", "bf16", "f32: a rounded history is another mechanism"));
         }
         let running = Factorization::from_form(form, num_steps)?;
         let participation = terms.schedule.participation(num_steps)?;

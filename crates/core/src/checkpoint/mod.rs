@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! header       JSON: shapes, and under "__metadata__" → "corrnoise" the step, the incarnations, what the file belongs to
-//! state        [slot][coordinate] f32 or bf16: BLT buffers, or ring outputs by age, youngest first
+//! state        [slot][coordinate] f32: BLT buffers, or ring outputs by age, youngest first
 //! block_hashes [slot × block][32] BLAKE3 of every 65,536 coordinates of a slot, so that a part can be read and trusted
 //! key          [32] the key, only if asked for
 //! mac          [32] keyed BLAKE3 of the header, the block hashes and the key: nothing else needs to be trusted

@@ -4,7 +4,7 @@ use super::source::Source;
 use super::{BLOCK, ENTRY, IN_MEMORY, Info, VERSION, mac};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
-use crate::form::{Form, History};
+use crate::form::STATE_BYTES;
 use crate::key::{Key, RunKey};
 use crate::layout::Shard;
 use crate::plan::Plan;
@@ -31,7 +31,6 @@ pub struct Checkpoint {
 #[derive(Clone, Copy)]
 struct Shape {
     slots: usize,
-    history: History,
     coords: u64,
     has_key: bool,
 }
@@ -88,6 +87,9 @@ impl Checkpoint {
         if size != expected {
             let verdict = if size < expected { "truncated" } else { "followed by foreign bytes" };
             return Err(refuse(format!("{verdict}: {size} bytes, expected {expected}")));
+        }
+        if let Some(state) = metadata.info("state").filter(|state| state.dtype != Dtype::F32) {
+            return Err(refuse(format!("its state is {:?}: expected F32", state.dtype)));
         }
         let shape =
             shape(&metadata, &info).ok_or_else(|| refuse("its tensors have the wrong shape".into()))?;
@@ -149,8 +151,7 @@ impl Checkpoint {
         if self.info.space != shard.space().to_string() {
             return Err(self.refuse(format!("its layout is {}, not {}", self.info.space, shard.space())));
         }
-        let form: &Form = plan.form();
-        if (self.shape.slots, self.shape.history) != (form.num_slots(), form.history()) {
+        if self.shape.slots != plan.form().num_slots() {
             return Err(self.refuse("its state does not have the plan's shape"));
         }
         if self.info.next_step > plan.num_steps() {
@@ -184,7 +185,7 @@ impl Checkpoint {
         backend: &mut impl Backend,
     ) -> Result<Vec<Range<u64>>> {
         let runs = self.runs(shard);
-        let len = BLOCK.min(self.shape.coords) as usize * self.shape.history.bytes();
+        let len = BLOCK.min(self.shape.coords) as usize * STATE_BYTES;
         let mut block = Block { bytes: Zeroizing::new(vec![0; len]), at: None };
         for slot in 0..self.shape.slots {
             for run in &runs {
@@ -229,8 +230,7 @@ impl Checkpoint {
         run: &Run,
         backend: &mut impl Backend,
     ) -> Result<()> {
-        let Shape { coords, history, .. } = self.shape;
-        let size = history.bytes() as u64;
+        let (coords, size) = (self.shape.coords, STATE_BYTES as u64);
         for number in run.from / BLOCK..(run.from + run.len).div_ceil(BLOCK) {
             let held = number * BLOCK..((number + 1) * BLOCK).min(coords);
             let index = slot as u64 * coords.div_ceil(BLOCK) + number;
@@ -266,7 +266,7 @@ impl Shape {
 
     /// Where they begin, counted from the end of the header.
     fn hashes_at(&self) -> u64 {
-        self.slots as u64 * self.coords * self.history.bytes() as u64
+        self.slots as u64 * self.coords * STATE_BYTES as u64
     }
 }
 
@@ -274,11 +274,6 @@ impl Shape {
 fn shape(metadata: &Metadata, info: &Info) -> Option<Shape> {
     let tensors = metadata.tensors();
     let state = tensors.get("state")?;
-    let history = match state.dtype {
-        Dtype::F32 => History::F32,
-        Dtype::BF16 => History::Bf16,
-        _ => return None,
-    };
     let [slots, coords] = state.shape[..] else { return None };
     let blocks = slots.checked_mul((coords as u64).div_ceil(BLOCK) as usize)?;
     let mut end = state.data_offsets.1;
@@ -299,5 +294,5 @@ fn shape(metadata: &Metadata, info: &Info) -> Option<Shape> {
     let fits = tensors.len() == 3 + usize::from(has_key)
         && info.num_coords()? == coords as u64
         && state.data_offsets.0 == 0;
-    fits.then_some(Shape { slots, history, coords: coords as u64, has_key })
+    fits.then_some(Shape { slots, coords: coords as u64, has_key })
 }

@@ -4,7 +4,7 @@ use super::{BLOCK, ENTRY, IN_MEMORY, Info, mac};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::file::{Access, write_atomically};
-use crate::form::History;
+use crate::form::STATE_BYTES;
 use crate::key::{Key, RunKey};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use std::collections::HashMap;
@@ -19,7 +19,6 @@ pub(crate) struct Content<'a, B> {
     /// To be stored in the checkpoint.
     pub(crate) key: Option<&'a Key>,
     pub(crate) slots: usize,
-    pub(crate) history: History,
     pub(crate) backend: &'a B,
 }
 
@@ -46,7 +45,7 @@ impl<B: Backend> Content<'_, B> {
     /// Writes all of it; `place` is for messages.
     fn write_to(&self, writer: &mut impl Write, place: &Path) -> Result<()> {
         let fail = || Error::io("write", place);
-        let (coords, value) = (self.coords(), self.history.bytes());
+        let (coords, value) = (self.coords(), STATE_BYTES);
         let header = self.header();
         writer.write_all(&header).map_err(fail())?;
         let mut block_hashes = Vec::with_capacity(32 * self.blocks());
@@ -76,7 +75,7 @@ impl<B: Backend> Content<'_, B> {
 
     /// Bytes of the whole checkpoint.
     fn size(&self) -> u128 {
-        let state = self.slots as u128 * u128::from(self.coords()) * self.history.bytes() as u128;
+        let state = self.slots as u128 * u128::from(self.coords()) * STATE_BYTES as u128;
         let rest = 32 * (self.blocks() + usize::from(self.key.is_some()) + 1);
         self.header().len() as u128 + state + rest as u128
     }
@@ -89,12 +88,8 @@ impl<B: Backend> Content<'_, B> {
             end += shape.iter().product::<usize>() * dtype.bitsize() / 8;
             (name.to_owned(), TensorInfo { dtype, shape, data_offsets: (start, end) })
         };
-        let dtype = match self.history {
-            History::F32 => Dtype::F32,
-            History::Bf16 => Dtype::BF16,
-        };
         let mut tensors = vec![
-            tensor("state", dtype, vec![self.slots, self.coords() as usize]),
+            tensor("state", Dtype::F32, vec![self.slots, self.coords() as usize]),
             tensor("block_hashes", Dtype::U8, vec![self.blocks(), 32]),
         ];
         if self.key.is_some() {

@@ -20,9 +20,9 @@ pub(super) fn is_available() -> bool {
 /// # Safety
 /// The machine must have AVX2, FMA and F16C.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn run<G: Stored, H: Stored>(job: &Job<'_>, piece: Piece<'_, G, H>) {
+pub(super) unsafe fn run<G: Stored, const AHEAD: bool>(job: &Job<'_>, piece: Piece<'_, G>) {
     // SAFETY: the features are enabled here, and `kernels::run` inlines into this function.
-    unsafe { kernels::run::<Avx2, G, H>(job, piece) }
+    unsafe { kernels::run::<Avx2, G, AHEAD>(job, piece) }
 }
 
 /// The engine's name in types.

@@ -11,7 +11,6 @@ use crate::backend::StepKernel;
 use crate::chacha::ChaCha;
 use crate::noise::TILE;
 use crate::row::Row;
-use half::bf16;
 use std::mem::MaybeUninit;
 
 /// Coordinates per unit of work, and per `[slot][coordinate]` chunk of a BLT's state.
@@ -59,10 +58,10 @@ impl Job<'_> {
 }
 
 /// A run of coordinates with its gradient and its state: `slots` values per coordinate.
-pub(super) struct Piece<'a, G, H> {
+pub(super) struct Piece<'a, G> {
     pub(super) first: u64,
     pub(super) gradient: &'a mut [G],
-    pub(super) state: &'a mut [H],
+    pub(super) state: &'a mut [f32],
 }
 
 /// Room for the normals of a tile, aligned to cache lines.
@@ -102,10 +101,12 @@ pub(super) fn spans(first: u64, len: usize) -> impl Iterator<Item = Span> {
 
 /// Runs a piece.
 ///
+/// `AHEAD` is for a ring that makes rows ahead, and for nothing else: it takes 16 KB more of the stack, which is wiped after every step.
+///
 /// # Safety
 /// The engine's CPU features must be enabled in the calling function.
 #[inline(always)]
-pub(super) unsafe fn run<E: Engine, G: Stored, H: Stored>(job: &Job<'_>, piece: Piece<'_, G, H>) {
+pub(super) unsafe fn run<E: Engine, G: Stored, const AHEAD: bool>(job: &Job<'_>, piece: Piece<'_, G>) {
     // What the pointer arithmetic below relies on: `slots` values of state for each coordinate, and a kernel that uses no more.
     assert_eq!(piece.state.len(), job.slots * piece.gradient.len());
     match job.kernel {
@@ -115,23 +116,27 @@ pub(super) unsafe fn run<E: Engine, G: Stored, H: Stored>(job: &Job<'_>, piece: 
         StepKernel::Ring { .. } => job.ring.check(job.slots),
         StepKernel::Regenerate { .. } => {}
     }
+    assert!(!AHEAD || matches!(job.kernel, StepKernel::Ring { .. }));
     // SAFETY: features as promised; sizes as asserted.
     unsafe {
+        if AHEAD {
+            return ring::in_batches::<E, G>(job, piece);
+        }
         match *job.kernel {
             StepKernel::Blt { row, scale, decay, fresh } => match scale.len() {
-                0 => blt::<E, G, H, 0>(job, piece, row, scale, decay, fresh),
-                1 => blt::<E, G, H, 1>(job, piece, row, scale, decay, fresh),
-                2 => blt::<E, G, H, 2>(job, piece, row, scale, decay, fresh),
-                3 => blt::<E, G, H, 3>(job, piece, row, scale, decay, fresh),
-                4 => blt::<E, G, H, 4>(job, piece, row, scale, decay, fresh),
-                5 => blt::<E, G, H, 5>(job, piece, row, scale, decay, fresh),
-                6 => blt::<E, G, H, 6>(job, piece, row, scale, decay, fresh),
-                7 => blt::<E, G, H, 7>(job, piece, row, scale, decay, fresh),
-                8 => blt::<E, G, H, 8>(job, piece, row, scale, decay, fresh),
+                0 => blt::<E, G, 0>(job, piece, row, scale, decay, fresh),
+                1 => blt::<E, G, 1>(job, piece, row, scale, decay, fresh),
+                2 => blt::<E, G, 2>(job, piece, row, scale, decay, fresh),
+                3 => blt::<E, G, 3>(job, piece, row, scale, decay, fresh),
+                4 => blt::<E, G, 4>(job, piece, row, scale, decay, fresh),
+                5 => blt::<E, G, 5>(job, piece, row, scale, decay, fresh),
+                6 => blt::<E, G, 6>(job, piece, row, scale, decay, fresh),
+                7 => blt::<E, G, 7>(job, piece, row, scale, decay, fresh),
+                8 => blt::<E, G, 8>(job, piece, row, scale, decay, fresh),
                 more => unreachable!("a BLT has at most 8 buffers, not {more}"),
             },
-            StepKernel::Ring { .. } => ring::run::<E, G, H>(job, piece),
-            StepKernel::Regenerate { terms } => regenerate::<E, G, H>(job, piece, terms),
+            StepKernel::Ring { .. } => ring::row_by_row::<E, G>(job, piece),
+            StepKernel::Regenerate { terms } => regenerate::<E, G>(job, piece, terms),
         }
     }
 }
@@ -161,9 +166,9 @@ pub(super) unsafe fn add<V: Lanes, G: Stored>(scale: f32, z: *const f32, gradien
 /// # Safety
 /// As [`run`]; `D` is the number of buffers.
 #[inline(always)]
-unsafe fn blt<E: Engine, G: Stored, H: Stored, const D: usize>(
+unsafe fn blt<E: Engine, G: Stored, const D: usize>(
     job: &Job<'_>,
-    piece: Piece<'_, G, H>,
+    piece: Piece<'_, G>,
     row: Row,
     scale: &[f32],
     decay: &[f32],
@@ -182,18 +187,18 @@ unsafe fn blt<E: Engine, G: Stored, H: Stored, const D: usize>(
             let gradient = piece.gradient.as_mut_ptr().add(at);
             let mut streams = [(gradient.cast_const().cast(), len * size_of::<G>()); Streams::MAX];
             for i in 0..D {
-                streams[1 + i] = (buffers.add(i * stride).cast_const().cast(), len * size_of::<H>());
+                streams[1 + i] = (buffers.add(i * stride).cast_const().cast(), len * size_of::<f32>());
             }
             let mut ahead = Streams::new(&streams[..1 + D]);
             E::sample(job.cipher(row), row, tile, &mut z, &mut ahead);
             let z = z.as_mut_ptr().add(offset);
             let wide = len - len % E::Lanes::WIDTH;
             if fresh {
-                blt_fresh::<E::Lanes, H, D>(z, buffers, stride, 0..wide);
-                blt_fresh::<f32, H, D>(z, buffers, stride, wide..len);
+                blt_fresh::<E::Lanes, D>(z, buffers, stride, 0..wide);
+                blt_fresh::<f32, D>(z, buffers, stride, wide..len);
             } else {
-                blt_update::<E::Lanes, H, D>(&pairs, z, buffers, stride, 0..wide);
-                blt_update::<f32, H, D>(&pairs, z, buffers, stride, wide..len);
+                blt_update::<E::Lanes, D>(&pairs, z, buffers, stride, 0..wide);
+                blt_update::<f32, D>(&pairs, z, buffers, stride, wide..len);
             }
             add::<E::Lanes, G>(job.scale, z, gradient, len);
         }
@@ -205,9 +210,9 @@ unsafe fn blt<E: Engine, G: Stored, H: Stored, const D: usize>(
 /// # Safety
 /// `coords` lie below `stride`, their number is a multiple of the lanes' width; `z` and each of `D` buffers hold them.
 #[inline(always)]
-unsafe fn blt_fresh<V: Lanes, H: Stored, const D: usize>(
+unsafe fn blt_fresh<V: Lanes, const D: usize>(
     z: *mut f32,
-    buffers: *mut H,
+    buffers: *mut f32,
     stride: usize,
     coords: std::ops::Range<usize>,
 ) {
@@ -215,7 +220,7 @@ unsafe fn blt_fresh<V: Lanes, H: Stored, const D: usize>(
     unsafe {
         for at in coords.step_by(V::WIDTH) {
             for i in 0..D {
-                H::store(V::load_f32(z.add(at)), buffers.add(i * stride + at));
+                V::load_f32(z.add(at)).store_f32(buffers.add(i * stride + at));
             }
         }
     }
@@ -226,10 +231,10 @@ unsafe fn blt_fresh<V: Lanes, H: Stored, const D: usize>(
 /// # Safety
 /// As [`blt_fresh`].
 #[inline(always)]
-unsafe fn blt_update<V: Lanes, H: Stored, const D: usize>(
+unsafe fn blt_update<V: Lanes, const D: usize>(
     pairs: &[(f32, f32); D],
     z: *mut f32,
-    buffers: *mut H,
+    buffers: *mut f32,
     stride: usize,
     coords: std::ops::Range<usize>,
 ) {
@@ -239,11 +244,11 @@ unsafe fn blt_update<V: Lanes, H: Stored, const D: usize>(
             let mut sum = V::load_f32(z.add(at));
             let mut m = [V::zero(); D];
             for i in 0..D {
-                m[i] = H::load::<V>(buffers.add(i * stride + at));
+                m[i] = V::load_f32(buffers.add(i * stride + at));
                 sum = V::splat(pairs[i].0).fma(m[i], sum);
             }
             for i in 0..D {
-                H::store(V::splat(pairs[i].1).fma(m[i], sum), buffers.add(i * stride + at));
+                V::splat(pairs[i].1).fma(m[i], sum).store_f32(buffers.add(i * stride + at));
             }
             sum.store_f32(z.add(at));
         }
@@ -253,11 +258,7 @@ unsafe fn blt_update<V: Lanes, H: Stored, const D: usize>(
 /// # Safety
 /// As [`run`].
 #[inline(always)]
-unsafe fn regenerate<E: Engine, G: Stored, H: Stored>(
-    job: &Job<'_>,
-    piece: Piece<'_, G, H>,
-    terms: &[(Row, f32)],
-) {
+unsafe fn regenerate<E: Engine, G: Stored>(job: &Job<'_>, piece: Piece<'_, G>, terms: &[(Row, f32)]) {
     let mut z = Tile::new();
     for Span { tile, offset, at, len } in spans(piece.first, piece.gradient.len()) {
         let mut sum = Tile(MaybeUninit::new([0.0; TILE]));
@@ -272,8 +273,3 @@ unsafe fn regenerate<E: Engine, G: Stored, H: Stored>(
         }
     }
 }
-
-/// State types; BLT buffers are always f32.
-pub(super) trait History: Stored + bytemuck::Pod {}
-impl History for f32 {}
-impl History for bf16 {}

@@ -67,7 +67,7 @@ unsafe impl Lanes for f32 {
     }
 }
 
-/// A type that gradients or history are kept in.
+/// A type that gradients are kept in.
 ///
 /// # Safety
 /// As [`Lanes`]: the same pointers, the same CPU features.

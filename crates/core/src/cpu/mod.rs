@@ -59,28 +59,13 @@ pub struct Cpu {
     shard: Shard,
     pool: Pool,
     vector: bool,
-    state: AnyState,
+    state: State,
     /// The plan, if its form is a ring: rows are made ahead from it.
     ring: Option<Plan>,
     /// Rows of a ring that a tile makes at a time.
     batch: usize,
     /// Steps since this backend was made or restored.
     time: u64,
-}
-
-enum AnyState {
-    F32(State<f32>),
-    Bf16(State<bf16>),
-}
-
-/// Runs one expression for whichever type the state has.
-macro_rules! with_state {
-    ($any:expr, $state:ident => $body:expr) => {
-        match $any {
-            AnyState::F32($state) => $body,
-            AnyState::Bf16($state) => $body,
-        }
-    };
 }
 
 /// Gradients in host memory: one slice per segment of the shard.
@@ -174,13 +159,13 @@ impl Cpu {
 
     /// The physical slot that holds a canonical one.
     fn physical(&self, slot: usize) -> usize {
-        let slots = with_state!(&self.state, state => state.slots());
+        let slots = self.state.slots();
         if self.ring.is_some() && slots > 0 { (ring::head(self.time, slots) + slot) % slots } else { slot }
     }
 
     /// Refuses a step of another plan than the one this backend was made for.
     fn check_fits(&self, step: &Step<'_>) -> Result<()> {
-        let slots = with_state!(&self.state, state => state.slots());
+        let slots = self.state.slots();
         let fits = match &step.kernel {
             StepKernel::Blt { scale, decay, .. } => {
                 self.ring.is_none() && scale.len() == slots && decay.len() == slots
@@ -203,19 +188,18 @@ impl Cpu {
 
     /// Bytes of state that this backend holds: the form's, and a few rows more for a ring that is made ahead.
     pub fn state_bytes(&self) -> u64 {
-        with_state!(&self.state, state => state.bytes())
+        self.state.bytes()
     }
 
     fn run<G: Element>(&mut self, step: &Step<'_>, slices: &mut [&mut [G]]) -> Result<()> {
-        let slots = with_state!(&self.state, state => state.slots());
+        let slots = self.state.slots();
         self.check_fits(step)?;
         let mut rows = [(Row::default(), &[][..]); ring::MAX_BATCH];
         let made = future(self.ring.as_ref(), self.batch, step, &mut rows)?;
         let ring = RingJob { future: &rows[..made], batch: self.batch, time: self.time };
         let job = Job { ciphers: &self.ciphers, scale: step.scale, kernel: &step.kernel, slots, ring };
-        let overflow = with_state!(&mut self.state, state => {
-            run_pieces(&mut self.pool, self.vector, &job, &self.shard, slices, state.values_mut())
-        });
+        let state = self.state.values_mut();
+        let overflow = run_pieces(&mut self.pool, self.vector, &job, &self.shard, slices, state);
         let overflow = overflow.map_err(|Panicked| Error::Worker { step: step.number })?;
         self.time += 1;
         if overflow { Err(Error::Overflow { step: step.number }) } else { Ok(()) }
@@ -251,9 +235,7 @@ fn has_vector_path() -> bool {
 /// Rows of a ring that a tile makes at a time; 1 where nothing is made ahead.
 fn rows_at_a_time(form: &Form, options: CpuOptions) -> usize {
     let is_ring = matches!(form.kernel(), form::Kernel::Ring(_));
-    // A history in bf16 cannot hold outputs of full precision, so nothing is made ahead.
-    let ahead = is_ring && !options.compact && form.history() == form::History::F32;
-    if ahead { ring::batch(form.num_slots()) } else { 1 }
+    if is_ring && !options.compact { ring::batch(form.num_slots()) } else { 1 }
 }
 
 /// Rows of state per coordinate: the form's, and those made ahead.
@@ -263,34 +245,33 @@ fn rows_held(form: &Form, batch: usize) -> usize {
 
 /// Bytes of state per coordinate that a backend with these options holds: [`Cpu::state_bytes`] of one coordinate.
 pub(crate) fn bytes_per_coord(form: &Form, options: CpuOptions) -> u64 {
-    (rows_held(form, rows_at_a_time(form, options)) * form.history().bytes()) as u64
+    (rows_held(form, rows_at_a_time(form, options)) * form::STATE_BYTES) as u64
 }
 
-fn new_state(form: &Form, num_coords: u64, batch: usize) -> Result<AnyState> {
+fn new_state(form: &Form, num_coords: u64, batch: usize) -> Result<State> {
     let chunk = match form.kernel() {
         form::Kernel::Ring(_) => ring::chunk(batch),
         _ => PIECE,
     };
-    let slots = rows_held(form, batch);
-    Ok(match form.history() {
-        form::History::F32 => AnyState::F32(State::new(num_coords, slots, chunk)?),
-        form::History::Bf16 => AnyState::Bf16(State::new(num_coords, slots, chunk)?),
-    })
+    State::new(num_coords, rows_held(form, batch), chunk)
 }
 
-/// Bytes of stack that kernels use: the normals of eight tiles, a few KB of the cipher's, and a margin. `tests/secrets.rs` fails if it is
-/// too little.
-const KERNEL_STACK: usize = 32 << 10;
+/// Bytes of stack that kernels use: the normals of a tile or two, a few KB of the cipher's, and a margin. `tests/secrets.rs` fails if it
+/// is too little.
+const KERNEL_STACK: usize = 14 << 10;
+
+/// The same for a ring that makes rows ahead, with the normals of eight tiles.
+const AHEAD_STACK: usize = 30 << 10;
 
 /// Lets the threads take pieces one by one: a lock per 8192 coordinates, and no thread waits for a slower one. Says whether a
 /// gradient left its type's range.
-fn run_pieces<G: Element, H: kernels::History>(
+fn run_pieces<G: Element>(
     pool: &mut Pool,
     vector: bool,
     job: &Job<'_>,
     shard: &Shard,
     slices: &mut [&mut [G]],
-    mut state: &mut [H],
+    mut state: &mut [f32],
 ) -> std::result::Result<bool, Panicked> {
     let pieces = shard.segments().iter().zip(slices).flat_map(|(segment, gradient)| {
         let (own, rest) = std::mem::take(&mut state).split_at_mut(gradient.len() * job.slots);
@@ -299,17 +280,20 @@ fn run_pieces<G: Element, H: kernels::History>(
     });
     let pieces = Mutex::new(pieces);
     let overflow = AtomicBool::new(false);
-    let take_pieces = || {
+    let take_pieces = |run: fn(bool, &Job<'_>, Piece<'_, G>)| {
         // A poisoned lock means that another thread panicked, which fails the step anyway.
         while let Some((first, gradient, state)) = pieces.lock().ok().and_then(|mut pieces| pieces.next()) {
-            run_piece(vector, job, Piece { first, gradient: &mut *gradient, state });
+            run(vector, job, Piece { first, gradient: &mut *gradient, state });
             if G::any_overflow(gradient) {
                 overflow.store(true, Ordering::Relaxed);
             }
         }
     };
     // Kernels spill key words: a dump taken between steps must not find them.
-    let work = || on_clean_stack::<KERNEL_STACK, _>(take_pieces);
+    let work = || match job.ring.batch {
+        1 => on_clean_stack::<KERNEL_STACK, _>(|| take_pieces(run_piece::<G, false>)),
+        _ => on_clean_stack::<AHEAD_STACK, _>(|| take_pieces(run_piece::<G, true>)),
+    };
     if is_small(job, shard) {
         Pool::run_alone(&work)?
     } else {
@@ -329,22 +313,22 @@ fn is_small(job: &Job<'_>, shard: &Shard) -> bool {
     tiles.saturating_mul(rows) <= 32
 }
 
-fn run_piece<G: Stored, H: kernels::History>(vector: bool, job: &Job<'_>, piece: Piece<'_, G, H>) {
+fn run_piece<G: Stored, const AHEAD: bool>(vector: bool, job: &Job<'_>, piece: Piece<'_, G>) {
     #[cfg(target_arch = "x86_64")]
     if vector {
         // SAFETY: `vector` is set only where `avx2::is_available()`.
-        return unsafe { avx2::run(job, piece) };
+        return unsafe { avx2::run::<G, AHEAD>(job, piece) };
     }
     // Without a vector path `vector` is never set.
     let _ = vector;
-    run_portable(job, piece);
+    run_portable::<G, AHEAD>(job, piece);
 }
 
 /// A function of its own: its frame of many KB would lie below that of the vector path.
 #[inline(never)]
-fn run_portable<G: Stored, H: kernels::History>(job: &Job<'_>, piece: Piece<'_, G, H>) {
+fn run_portable<G: Stored, const AHEAD: bool>(job: &Job<'_>, piece: Piece<'_, G>) {
     // SAFETY: the portable engine needs no CPU feature.
-    unsafe { kernels::run::<Portable, G, H>(job, piece) }
+    unsafe { kernels::run::<Portable, G, AHEAD>(job, piece) }
 }
 
 impl Backend for Cpu {
@@ -368,13 +352,13 @@ impl Backend for Cpu {
 
     fn read_state(&self, slot: usize, first: u64, bytes: &mut [u8]) -> Result<()> {
         let physical = self.physical(slot);
-        with_state!(&self.state, state => state.read(&self.shard, physical, first, bytes));
+        self.state.read(&self.shard, physical, first, bytes);
         Ok(())
     }
 
     fn write_state(&mut self, slot: usize, first: u64, bytes: &[u8]) -> Result<()> {
         let physical = self.physical(slot);
-        with_state!(&mut self.state, state => state.write(&self.shard, physical, first, bytes));
+        self.state.write(&self.shard, physical, first, bytes);
         Ok(())
     }
 }
@@ -386,7 +370,7 @@ fn check_lengths<G>(shard: &Shard, slices: &[&mut [G]]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::form::{History, Kernel, Regenerate, Term};
+    use crate::form::{Kernel, Regenerate, Term};
     use crate::{Key, Mechanism};
 
     /// What a form says of this engine is what the engine holds, whatever the form, the size and the options.
@@ -396,7 +380,6 @@ mod tests {
         let ring = |bands: usize| Form::banded_toeplitz(&vec![1.0; bands]).unwrap();
         let rows = |bands: usize| (0..steps).map(|t| vec![1.0; bands.min(t + 1)]).collect::<Vec<_>>();
         let mut forms: Vec<Form> = (1..=70).map(ring).collect();
-        forms.extend((1..=70).map(|bands| ring(bands).with_history(History::Bf16).unwrap()));
         forms.extend([1, 8, 9, 12].map(|bands| Form::banded(&rows(bands)).unwrap()));
         forms.extend([ring(8).with_restarts(5).unwrap(), ring(9).with_restarts(5).unwrap()]);
         forms.extend((0..=8).map(|d| Form::blt(&vec![0.1; d], &vec![0.5; d]).unwrap()));

@@ -70,25 +70,9 @@ pub(super) fn chunk(batch: usize) -> usize {
 }
 
 /// # Safety
-/// As [`super::kernels::run`]; with a batch of more than one row the state is f32.
-#[inline(always)]
-pub(super) unsafe fn run<E: Engine, G: Stored, H: Stored>(job: &Job<'_>, piece: Piece<'_, G, H>) {
-    // SAFETY: as promised; the cast is from f32 to f32.
-    unsafe {
-        if job.ring.batch == 1 {
-            return row_by_row::<E, G, H>(job, piece);
-        }
-        assert_eq!(size_of::<H>(), size_of::<f32>());
-        let Piece { first, gradient, state } = piece;
-        let state = std::slice::from_raw_parts_mut(state.as_mut_ptr().cast(), state.len());
-        in_batches::<E, G>(job, Piece { first, gradient, state });
-    }
-}
-
-/// # Safety
 /// As [`super::kernels::run`].
 #[inline(always)]
-unsafe fn row_by_row<E: Engine, G: Stored, H: Stored>(job: &Job<'_>, piece: Piece<'_, G, H>) {
+pub(super) unsafe fn row_by_row<E: Engine, G: Stored>(job: &Job<'_>, piece: Piece<'_, G>) {
     let mut z = Tile::new();
     let (row, coefs) = job.ring.future[0];
     for Span { tile, offset, at, len } in spans(piece.first, piece.gradient.len()) {
@@ -97,7 +81,7 @@ unsafe fn row_by_row<E: Engine, G: Stored, H: Stored>(job: &Job<'_>, piece: Piec
             let history = piece.state.as_mut_ptr().add(job.slots * at);
             let gradient = piece.gradient.as_mut_ptr().add(at);
             let mut ahead = Streams::new(&[
-                (history.cast_const().cast(), job.slots * len * size_of::<H>()),
+                (history.cast_const().cast(), job.slots * len * size_of::<f32>()),
                 (gradient.cast_const().cast(), len * size_of::<G>()),
             ]);
             E::sample(job.cipher(row), row, tile, &mut z, &mut ahead);
@@ -121,7 +105,7 @@ unsafe fn row_by_row<E: Engine, G: Stored, H: Stored>(job: &Job<'_>, piece: Piec
 /// # Safety
 /// As [`super::kernels::run`].
 #[inline(always)]
-unsafe fn in_batches<E: Engine, G: Stored>(job: &Job<'_>, piece: Piece<'_, G, f32>) {
+pub(super) unsafe fn in_batches<E: Engine, G: Stored>(job: &Job<'_>, piece: Piece<'_, G>) {
     let ring = &job.ring;
     let mut z = [const { Tile::new() }; MAX_BATCH];
     let (state, gradient) = (piece.state.as_mut_ptr(), piece.gradient.as_mut_ptr());

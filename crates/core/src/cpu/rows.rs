@@ -19,14 +19,14 @@ pub(super) fn place(slot: usize, len: usize, at: usize) -> usize {
 }
 
 /// `slots` rows of a tile, of a part of one, or of a block.
-pub(super) struct Rows<H> {
-    pub(super) first: *mut H,
+pub(super) struct Rows {
+    pub(super) first: *mut f32,
     pub(super) slots: usize,
     /// Coordinates per row.
     pub(super) len: usize,
 }
 
-impl<H: Stored> Rows<H> {
+impl Rows {
     /// Makes one row in the block that begins at coordinate `block`: `y = z − Σ cₐ y₋ₐ` by age, youngest first, where age 1 lies in
     /// slot `head`. `y` replaces `z` and the oldest row. With `NEXT`, asks for the rows after these.
     ///
@@ -92,12 +92,12 @@ impl<H: Stored> Rows<H> {
                 let coef = V::splat(-coef);
                 let row = first.add(place(slot, len, at));
                 for (i, sum) in sum.iter_mut().enumerate() {
-                    *sum = coef.fma(H::load::<V>(row.add(i * V::WIDTH)), *sum);
+                    *sum = coef.fma(V::load_f32(row.add(i * V::WIDTH)), *sum);
                 }
                 if NEXT {
                     // So that memory works while these are computed.
                     let next = row.wrapping_add(slots * len).cast_const().cast();
-                    prefetch_l1(next, (N * V::WIDTH * size_of::<H>()).div_ceil(LINE));
+                    prefetch_l1(next, (N * V::WIDTH * size_of::<f32>()).div_ceil(LINE));
                 }
                 slot += 1;
                 if slot == slots {
@@ -108,13 +108,11 @@ impl<H: Stored> Rows<H> {
             let oldest = first.add(place(oldest, len, at));
             for (i, sum) in sum.into_iter().enumerate() {
                 sum.store_f32(z.add(at + i * V::WIDTH));
-                H::store(sum, oldest.add(i * V::WIDTH));
+                sum.store_f32(oldest.add(i * V::WIDTH));
             }
         }
     }
-}
 
-impl Rows<f32> {
     /// Adds the row in `slot` to its gradient.
     ///
     /// # Safety

@@ -3,7 +3,7 @@
 //! A chunk's state is one slice, so threads that own different coordinates own different slices; a BLT uses chunks as long
 //! as a piece of work (long runs of each buffer), a ring tiles or blocks (all rows of a coordinate close together).
 
-use super::kernels::{History, PIECE};
+use super::kernels::PIECE;
 use super::prefetch::LINE;
 use super::rows::{BLOCK, place};
 use crate::error::{Error, Result};
@@ -14,26 +14,26 @@ use crate::pages::huge_pages;
 // Chunks of a tile, and no others, have their rows turned.
 const _: () = assert!(BLOCK < TILE && TILE < PIECE);
 
-/// Zeroed memory for `slots` values of type `H` per coordinate, from the beginning of a cache line on.
-pub(super) struct State<H> {
+/// Zeroed memory for `slots` values per coordinate, from the beginning of a cache line on.
+pub(super) struct State {
     /// The values, after as many unused ones as bring them to a cache line.
-    memory: Vec<H>,
+    memory: Vec<f32>,
     start: usize,
     slots: usize,
     /// Coordinates per chunk; those of a tile have their rows turned.
     chunk: usize,
 }
 
-impl<H: History> State<H> {
-    pub(super) fn new(num_coords: u64, slots: usize, chunk: usize) -> Result<State<H>> {
+impl State {
+    pub(super) fn new(num_coords: u64, slots: usize, chunk: usize) -> Result<State> {
         let values = num_coords as u128 * slots as u128;
-        let refuse = || Error::OutOfMemory { bytes: values * size_of::<H>() as u128 };
+        let refuse = || Error::OutOfMemory { bytes: values * size_of::<f32>() as u128 };
         let len = usize::try_from(values).map_err(|_| refuse())?;
         // Asked for with the alignment of a value, zeroed pages cost nothing until a thread touches them; asked for with that
         // of a cache line, they would all be written here and now.
-        let spare = LINE / size_of::<H>();
+        let spare = LINE / size_of::<f32>();
         let padded = len.checked_add(spare).ok_or_else(refuse)?;
-        let mut memory: Vec<H> = bytemuck::allocation::try_zeroed_vec(padded).map_err(|()| refuse())?;
+        let mut memory: Vec<f32> = bytemuck::allocation::try_zeroed_vec(padded).map_err(|()| refuse())?;
         let start = memory.as_ptr().align_offset(LINE).min(spare);
         memory.truncate(start + len);
         huge_pages(&mut memory);
@@ -46,16 +46,16 @@ impl<H: History> State<H> {
 
     /// Bytes of all values.
     pub(super) fn bytes(&self) -> u64 {
-        ((self.memory.len() - self.start) * size_of::<H>()) as u64
+        ((self.memory.len() - self.start) * size_of::<f32>()) as u64
     }
 
-    pub(super) fn values_mut(&mut self) -> &mut [H] {
+    pub(super) fn values_mut(&mut self) -> &mut [f32] {
         &mut self.memory[self.start..]
     }
 
     /// Copies one slot of coordinates `first..` of the shard, as bytes.
     pub(super) fn read(&self, shard: &Shard, slot: usize, first: u64, bytes: &mut [u8]) {
-        let size = size_of::<H>();
+        let size = size_of::<f32>();
         self.runs(shard, slot, first, bytes.len() / size, |visited, at| {
             let at = self.start + at;
             let from = bytemuck::cast_slice(&self.memory[at..at + visited.len()]);
@@ -65,7 +65,7 @@ impl<H: History> State<H> {
 
     /// The reverse of [`State::read`].
     pub(super) fn write(&mut self, shard: &Shard, slot: usize, first: u64, bytes: &[u8]) {
-        let size = size_of::<H>();
+        let size = size_of::<f32>();
         let mut memory = std::mem::take(&mut self.memory);
         self.runs(shard, slot, first, bytes.len() / size, |visited, at| {
             let at = self.start + at;
@@ -114,12 +114,12 @@ impl<H: History> State<H> {
 }
 
 /// Cuts a segment into pieces at multiples of [`PIECE`], handing each its gradient and state.
-pub(super) fn cut<'a, G, H>(
+pub(super) fn cut<'a, G>(
     first: u64,
     mut gradient: &'a mut [G],
-    mut state: &'a mut [H],
+    mut state: &'a mut [f32],
     slots: usize,
-) -> impl Iterator<Item = (u64, &'a mut [G], &'a mut [H])> {
+) -> impl Iterator<Item = (u64, &'a mut [G], &'a mut [f32])> {
     let mut coord = first;
     std::iter::from_fn(move || {
         let to_boundary = PIECE - (coord % PIECE as u64) as usize;

@@ -14,10 +14,13 @@ mod ring;
 
 pub use blt::Blt;
 pub use regenerate::{Regenerate, Term};
-pub use ring::{History, Ring};
+pub use ring::Ring;
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
+
+/// Bytes of a value of state: BLT buffers and past outputs of a ring are f32, on every device and in checkpoints.
+pub(crate) const STATE_BYTES: usize = size_of::<f32>();
 
 /// The kernel of a form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -114,16 +117,6 @@ impl Form {
         Ok(Kernel::Regenerate(Regenerate::toeplitz(noising_coefs)?).into())
     }
 
-    /// Chooses how a ring keeps past outputs; see [`History::Bf16`] for what it costs. Only rings have a history.
-    pub fn with_history(mut self, history: History) -> Result<Form> {
-        match self.kernel {
-            Kernel::Ring(ring) => self.kernel = Kernel::Ring(ring.with_history(history)),
-            _ if history == History::F32 => {}
-            _ => return Err(Error::parameter("history", "bf16", "f32: only a ring keeps past outputs")),
-        }
-        Ok(self)
-    }
-
     /// The kernel.
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
@@ -204,17 +197,9 @@ impl Form {
         }
     }
 
-    /// Type of the state.
-    pub fn history(&self) -> History {
-        match &self.kernel {
-            Kernel::Ring(ring) => ring.history(),
-            _ => History::F32,
-        }
-    }
-
     /// Bytes of state per parameter that the noise depends on: what a checkpoint stores and the least that an engine keeps.
     pub fn state_bytes_per_param(&self) -> u64 {
-        (self.num_slots() * self.history().bytes()) as u64
+        (self.num_slots() * STATE_BYTES) as u64
     }
 
     /// Bytes per parameter that the CPU engine holds with its default options: the state, and the rows that a ring of 9 bands or more

@@ -48,34 +48,44 @@ enum Weights {
 #[serde(try_from = "RawRegenerate", into = "RawRegenerate")]
 pub struct Regenerate(Weights);
 
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum RawRegenerate {
-    Toeplitz(Vec<f64>),
-    Varying(Vec<Vec<f64>>),
-    Listed(Vec<Vec<Term>>),
+/// Fields rather than variants, so that an unknown key is refused by name.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RawRegenerate {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    toeplitz: Option<Vec<f64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    varying: Option<Vec<Vec<f64>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    listed: Option<Vec<Vec<Term>>>,
 }
 
 impl TryFrom<RawRegenerate> for Regenerate {
     type Error = Error;
     fn try_from(raw: RawRegenerate) -> Result<Regenerate> {
-        match raw {
-            RawRegenerate::Toeplitz(weights) => Regenerate::toeplitz(&weights),
-            RawRegenerate::Varying(rows) => Regenerate::varying(&rows),
-            RawRegenerate::Listed(steps) => Regenerate::listed(&steps),
+        match (raw.toeplitz, raw.varying, raw.listed) {
+            (Some(weights), None, None) => Regenerate::toeplitz(&weights),
+            (None, Some(rows), None) => Regenerate::varying(&rows),
+            (None, None, Some(steps)) => Regenerate::listed(&steps),
+            _ => Err(Error::Plan(
+                "a regenerated form needs exactly one of `toeplitz`, `varying` and `listed`".into(),
+            )),
         }
     }
 }
 
 impl From<Regenerate> for RawRegenerate {
     fn from(regenerate: Regenerate) -> RawRegenerate {
+        let mut raw = RawRegenerate::default();
         match regenerate.0 {
-            Weights::Toeplitz(weights) => RawRegenerate::Toeplitz(widen(&weights)),
-            Weights::Varying(rows) => RawRegenerate::Varying(rows.iter().map(|row| widen(row)).collect()),
-            Weights::Listed(steps) => RawRegenerate::Listed(
-                steps.iter().map(|terms| terms.iter().map(Listed::term).collect()).collect(),
-            ),
+            Weights::Toeplitz(weights) => raw.toeplitz = Some(widen(&weights)),
+            Weights::Varying(rows) => raw.varying = Some(rows.iter().map(|row| widen(row)).collect()),
+            Weights::Listed(steps) => {
+                let terms = |terms: &Vec<Listed>| terms.iter().map(Listed::term).collect();
+                raw.listed = Some(steps.iter().map(terms).collect());
+            }
         }
+        raw
     }
 }
 

@@ -2,28 +2,26 @@
 
 use super::{round, widen};
 use crate::error::{Error, Result};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// How past outputs are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum History {
-    /// As f32: the mechanism of the plan.
-    #[default]
-    F32,
-    /// Rounded to bf16: half the memory and traffic, an *approximation* of the mechanism.
-    ///
-    /// The output itself keeps f32 precision; each remembered row carries a relative error of up to 2⁻⁹, so the noise is
-    /// that of `C⁻¹` applied to `Z` plus an error of about 0.1% of the past rows' contribution. No claim is adjusted for it.
-    Bf16,
+/// `"history":"f32"`: past outputs are kept as they are. The only value there is; it stays in plans because fingerprints cover it.
+struct Unrounded;
+
+impl Serialize for Unrounded {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.serialize_str("f32")
+    }
 }
 
-impl History {
-    /// Bytes per remembered value.
-    pub fn bytes(self) -> usize {
-        match self {
-            History::F32 => 4,
-            History::Bf16 => 2,
+impl<'de> Deserialize<'de> for Unrounded {
+    /// Refuses a ring that would round its past outputs: its noise is not the one that a certificate speaks of.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Unrounded, D::Error> {
+        match serde_json::Value::deserialize(deserializer)? {
+            serde_json::Value::String(word) if word == "f32" => Ok(Unrounded),
+            other => Err(D::Error::custom(format!(
+                "history of a ring is {other}: expected \"f32\", because no claim covers rounded outputs"
+            ))),
         }
     }
 }
@@ -40,7 +38,6 @@ enum Coefs {
 #[serde(try_from = "RawRing", into = "RawRing")]
 pub struct Ring {
     coefs: Coefs,
-    history: History,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -50,18 +47,17 @@ struct RawRing {
     toeplitz: Option<Vec<f64>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     varying: Option<Vec<Vec<f64>>>,
-    history: History,
+    history: Unrounded,
 }
 
 impl TryFrom<RawRing> for Ring {
     type Error = Error;
     fn try_from(raw: RawRing) -> Result<Ring> {
-        let ring = match (raw.toeplitz, raw.varying) {
-            (Some(coefs), None) => Ring::toeplitz(&coefs)?,
-            (None, Some(rows)) => Ring::varying(&rows)?,
-            _ => return Err(Error::Plan("a ring needs exactly one of `toeplitz` and `varying`".into())),
-        };
-        Ok(ring.with_history(raw.history))
+        match (raw.toeplitz, raw.varying) {
+            (Some(coefs), None) => Ring::toeplitz(&coefs),
+            (None, Some(rows)) => Ring::varying(&rows),
+            _ => Err(Error::Plan("a ring needs exactly one of `toeplitz` and `varying`".into())),
+        }
     }
 }
 
@@ -71,14 +67,14 @@ impl From<Ring> for RawRing {
             Coefs::Toeplitz(coefs) => (Some(widen(&coefs)), None),
             Coefs::Varying(rows) => (None, Some(rows.iter().map(|row| widen(row)).collect())),
         };
-        RawRing { toeplitz, varying, history: ring.history }
+        RawRing { toeplitz, varying, history: Unrounded }
     }
 }
 
 impl Ring {
     /// The same coefficients at every step, for ages 1, 2, … (the unit diagonal is not listed).
     pub fn toeplitz(coefs: &[f64]) -> Result<Ring> {
-        Ok(Ring { coefs: Coefs::Toeplitz(round(coefs, "ring coefficient")?), history: History::F32 })
+        Ok(Ring { coefs: Coefs::Toeplitz(round(coefs, "ring coefficient")?) })
     }
 
     /// A row of coefficients per step; row `t` has at most `t` of them.
@@ -88,18 +84,7 @@ impl Ring {
         }
         let round_row = |(t, row): (usize, &Vec<f64>)| round(row, &format!("ring row {t}, coefficient"));
         let rows = rows.iter().enumerate().map(round_row).collect::<Result<_>>()?;
-        Ok(Ring { coefs: Coefs::Varying(rows), history: History::F32 })
-    }
-
-    /// Chooses how past outputs are kept; see [`History::Bf16`] for what it costs.
-    pub fn with_history(mut self, history: History) -> Ring {
-        self.history = history;
-        self
-    }
-
-    /// How past outputs are kept.
-    pub fn history(&self) -> History {
-        self.history
+        Ok(Ring { coefs: Coefs::Varying(rows) })
     }
 
     /// Past outputs kept per parameter: bands − 1.
