@@ -1,5 +1,7 @@
 //! The mechanism: each step exactly once, in order, never past the end.
 
+mod batch;
+
 use crate::backend::{Backend, Replay, Step};
 use crate::checkpoint::{self, Checkpoint, Info};
 use crate::cpu::{Cpu, CpuOptions, Element};
@@ -9,7 +11,7 @@ use crate::key::{Key, RunKey, os_random};
 use crate::layout::Shard;
 use crate::plan::Plan;
 use crate::row::{Incarnations, Row};
-use crate::sampler::Batch;
+use batch::Admitted;
 use std::path::Path;
 
 /// A running mechanism: a plan, a key, a place in the plan, and the state on some device.
@@ -17,6 +19,8 @@ use std::path::Path;
 /// # Guarantees
 /// - Step `t` is made once: adding one row to two gradients would reveal their difference, so there is no way back.
 /// - No step past `num_steps`: the claim covers no more.
+/// - Where the plan draws batches, no step without its batch: [`Mechanism::for_batch`], or by name
+///   [`Mechanism::unchecked_batch`].
 /// - Rejected input changes nothing. A step that fails half-way poisons the mechanism: every later call says so.
 /// - The noise depends on key, plan, run id, step, incarnation and coordinate; not on threads, sharding or device.
 /// - A resumed run makes no row that another life of the run made, unless [`Resume::Exact`] asks for it. What a dead life
@@ -31,6 +35,8 @@ pub struct Mechanism<B = Cpu> {
     poisoned: Option<u64>,
     /// How many steps from `next_step` on are the device's to count.
     replaying: Option<u64>,
+    /// The step whose batch is known or vouched for.
+    admitted: Option<Admitted>,
     /// Reused by every step, so that a step allocates nothing.
     terms: Vec<(Row, f32)>,
     backend: B,
@@ -137,6 +143,7 @@ impl<B: Backend> Mechanism<B> {
             next_step: 0,
             poisoned: None,
             replaying: None,
+            admitted: None,
             terms: Vec::with_capacity(max_terms),
             backend,
         })
@@ -209,6 +216,7 @@ impl<B: Backend> Mechanism<B> {
         if step >= self.plan.num_steps() {
             return Err(Error::PastEnd { step, num_steps: self.plan.num_steps() });
         }
+        self.check_admitted()?;
         self.backend.check(&gradients)?;
         let _span = tracing::trace_span!("step", step).entered();
         // Set before and cleared after, so that neither an error nor a panic leaves a usable mechanism behind.
@@ -221,23 +229,6 @@ impl<B: Backend> Mechanism<B> {
             self.next_step += 1;
         }
         outcome
-    }
-
-    /// This mechanism, if the batch is that of its plan, its run and its next step: `noise.for_batch(&batch)?.add_to(…)` cannot
-    /// add a step's noise to another step's batch. A refusal changes nothing.
-    pub fn for_batch(&mut self, batch: &Batch) -> Result<&mut Self> {
-        self.check_usable()?;
-        let (plan, run) = (self.plan.fingerprint(), self.run_key.commitment());
-        if batch.plan() != plan {
-            return Err(Error::Batch(format!("it was drawn for plan {}, this is plan {plan}", batch.plan())));
-        }
-        if batch.run() != run {
-            return Err(Error::Batch("it was drawn with another key or for another run id".into()));
-        }
-        if batch.step() != self.next_step {
-            return Err(Error::BatchStep { batch: batch.step(), next_step: self.next_step });
-        }
-        Ok(self)
     }
 
     fn check_usable(&self) -> Result<()> {
@@ -309,19 +300,22 @@ impl<B: Backend> Mechanism<B> {
 /// `begin_replay` → capture a stream around `enqueue` → launch the graph up to as often as steps were handed over →
 /// `end_replay`. Until then the mechanism refuses to make or save steps of its own.
 impl<B: Replay> Mechanism<B> {
-    /// Hands the next `num_steps` steps to the device to count.
+    /// Hands the next `num_steps` steps to the device to count. Nobody sees which batch a replayed step has: where the plan draws
+    /// batches, [`Mechanism::unchecked_batch`] comes first.
     pub fn begin_replay(&mut self, num_steps: u64) -> Result<()> {
         self.check_usable()?;
         let end = self.next_step.saturating_add(num_steps);
         if end > self.plan.num_steps() {
             return Err(Error::PastEnd { step: end - 1, num_steps: self.plan.num_steps() });
         }
+        self.check_vouched()?;
         // What was scheduled before an error must not run: stopping drops it.
         if let Err(error) = self.hand_over(end) {
             let _ = self.backend.stop();
             return Err(error);
         }
         self.replaying = Some(num_steps);
+        self.admitted = None;
         Ok(())
     }
 
