@@ -1,7 +1,7 @@
 """corrnoise.jax: bits, jit, order, and the guide's code."""
 
 import pytest
-from conftest import expected, gradients, guide_blocks, key, plan
+from conftest import VECTORS, expected, gradients, guide_blocks, key, plan
 
 import corrnoise
 
@@ -53,6 +53,29 @@ def test_optax(layout):
     state = optimizer.init(params)
     updates, state = jax.jit(optimizer.update)(params, state)
     assert updates["a"].shape == (20, 30)
+
+
+def made(call):
+    """What a call made, waited for."""
+    return jax.block_until_ready(call())
+
+
+def test_batches_are_vouched_for_by_name(layout):
+    gradient = tree("float32")
+    sampled = corrnoise.Plan.from_json(VECTORS["batches"][0]["plan"])
+    mechanism, own = corrnoise.Mechanism(sampled, key(), layout), key()
+    for make in (lambda **batch: transformation(mechanism, **batch), lambda **batch: correlated_noise(gradient, sampled, own, **batch)):
+        for batch in ({}, {"batch": None}):
+            with pytest.raises(corrnoise.errors.BatchRefused, match='expected batch="unchecked"'):
+                make(**batch)
+        with pytest.raises(corrnoise.InvalidArgument, match="expected \"unchecked\""):
+            make(batch=mechanism.sampler().batch(0))
+    noise = transformation(mechanism, batch="unchecked")
+    made(lambda: noise.update(gradient, noise.init(gradient)))
+    assert mechanism.next_step == 1
+    _, began = correlated_noise(gradient, sampled, own, batch="unchecked")
+    assert began.next_step == 0, "a refusal left the key"
+    transformation(corrnoise.Mechanism(plan(), key(), layout), batch="unchecked")
 
 
 def test_the_guide_runs(tmp_path, monkeypatch):

@@ -6,14 +6,14 @@ the host callback's own memory and back) on top of the engine's pass; on a GPU, 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
 from jax.experimental import io_callback
 
 from ._native import Key, Layout, Mechanism, Plan
-from .errors import InvalidArgument
+from .errors import BatchRefused, InvalidArgument
 
 __all__ = ["CorrelatedNoiseState", "GradientTransformation", "correlated_noise", "layout_of", "transformation"]
 
@@ -40,16 +40,20 @@ def layout_of(params: Any) -> Layout:
     return Layout({jax.tree_util.keystr(path): int(np.size(leaf)) for path, leaf in leaves})
 
 
-def transformation(mechanism: Mechanism) -> GradientTransformation:
+def transformation(mechanism: Mechanism, *, batch: Literal["unchecked"] | None = None) -> GradientTransformation:
     """Adds the mechanism's next step to every call's updates, under `jax.jit` too.
 
     The callback is ordered: steps are made in the program's order, each once. It cannot be batched by `vmap`.
+
+    A compiled program cannot show which batch its gradients are of. Where the plan draws batches, `batch="unchecked"` says that
+    the caller vouches for it.
     """
+    check_batch(mechanism.plan, batch)
     sizes = [stop - start for start, stop in mechanism.segments]
 
     def add_noise(*leaves: Any) -> tuple[np.ndarray, ...]:
         arrays = [np.array(leaf, order="C", copy=True) for leaf in leaves]
-        mechanism.add_to(arrays)
+        mechanism.add_to(arrays, batch)
         return tuple(arrays)
 
     def init(params: Any) -> CorrelatedNoiseState:
@@ -71,7 +75,22 @@ def transformation(mechanism: Mechanism) -> GradientTransformation:
     return GradientTransformation(init, update)
 
 
-def correlated_noise(params: Any, plan: Plan, key: Key, *, threads: int = 0) -> tuple[GradientTransformation, Mechanism]:
+def check_batch(plan: Plan, batch: object) -> None:
+    """Refuses a transformation that would make steps of which nobody vouches for the batch."""
+    if not (batch is None or isinstance(batch, str) and batch == "unchecked"):
+        raise InvalidArgument(f'batch is {batch!r}: expected "unchecked", a compiled program cannot show a batch')
+    if batch is None and plan.draws_batches:
+        raise BatchRefused(
+            "the plan's claim holds for the batches it draws, and a compiled program cannot show them: "
+            'expected batch="unchecked", which says that the gradients of step t are of sampler.batch(t)'
+        )
+
+
+def correlated_noise(
+    params: Any, plan: Plan, key: Key, *, batch: Literal["unchecked"] | None = None, threads: int = 0
+) -> tuple[GradientTransformation, Mechanism]:
     """A new run on a tree of parameters: the transformation, and the mechanism that is saved and resumed."""
+    # Asked before the key is taken.
+    check_batch(plan, batch)
     mechanism = Mechanism(plan, key, layout_of(params), threads=threads)
-    return transformation(mechanism), mechanism
+    return transformation(mechanism, batch=batch), mechanism
