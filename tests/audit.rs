@@ -23,7 +23,8 @@ fn release(plan: &Plan, key: u8, contribution: impl Fn(usize, usize) -> bool) ->
         .map(|step| {
             let mut gradient: Vec<f32> =
                 (0..RUNS).map(|run| if contribution(step, run) { CLIP_NORM as f32 } else { 0.0 }).collect();
-            noise.add_to(&mut gradient).unwrap();
+            // Every coordinate is a run with batches of its own.
+            noise.unchecked_batch().unwrap().add_to(&mut gradient).unwrap();
             gradient
         })
         .collect()

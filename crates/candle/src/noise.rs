@@ -72,9 +72,15 @@ impl<B: Backend> CorrelatedNoise<B> {
         Ok(CorrelatedNoise { vars, mechanism, raw: RawGradients::default() })
     }
 
-    /// This, if the batch is that of the next step; see [`Mechanism::for_batch`].
+    /// This, if the batch is that of the next step, which is admitted; see [`Mechanism::for_batch`].
     pub fn for_batch(&mut self, batch: &Batch) -> Result<&mut Self> {
         self.mechanism.for_batch(batch)?;
+        Ok(self)
+    }
+
+    /// This, with the next step admitted though nobody shows its batch; see [`Mechanism::unchecked_batch`].
+    pub fn unchecked_batch(&mut self) -> Result<&mut Self> {
+        self.mechanism.unchecked_batch()?;
         Ok(self)
     }
 

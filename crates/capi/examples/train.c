@@ -52,6 +52,7 @@ static corrnoise_mechanism *start(const corrnoise_plan *plan, const char *key_fi
 static void step(corrnoise_mechanism *noise, float *weight, float *bias) {
     float *const gradients[] = {weight, bias};
     static const size_t lengths[] = {700, 10};
+    check(corrnoise_mechanism_unchecked_batch(noise)); /* you vouch: these are sums over the plan's batch of this step */
     check(corrnoise_add_to_f32(noise, gradients, lengths, 2));
 }
 /* [/guide] */

@@ -79,6 +79,10 @@ typedef enum {
    * A mistake in this library. If it was during a step, the mechanism is poisoned.
    */
   CORRNOISE_STATUS_INTERNAL = 13,
+  /**
+   * Nothing: the plan draws batches, and nobody vouches for the batch of this step.
+   */
+  CORRNOISE_STATUS_BATCH = 14,
 } corrnoise_status;
 
 /**
@@ -326,6 +330,13 @@ corrnoise_status corrnoise_mechanism_resume(const corrnoise_plan *plan,
  * The step that the next call makes; the plan's number of steps when all were made.
  */
 corrnoise_status corrnoise_mechanism_next_step(const corrnoise_mechanism *mechanism, uint64_t *step);
+
+/**
+ * Admits the next step of a plan that draws batches: you vouch that its gradients are summed over the plan's batch of that step,
+ * which the samplers of Rust and Python draw from the run's key. Without it the step is refused with CORRNOISE_STATUS_BATCH. A
+ * step that was made uses it up, a refused one does not. Plans that draw no batches need none. On the CPU and on devices.
+ */
+corrnoise_status corrnoise_mechanism_unchecked_batch(const corrnoise_mechanism *mechanism);
 
 /**
  * Bytes of state that this mechanism holds.

@@ -172,6 +172,19 @@ pub unsafe extern "C" fn corrnoise_mechanism_next_step(
     })
 }
 
+/// Admits the next step of a plan that draws batches: you vouch that its gradients are summed over the plan's batch of that step,
+/// which the samplers of Rust and Python draw from the run's key. Without it the step is refused with CORRNOISE_STATUS_BATCH. A
+/// step that was made uses it up, a refused one does not. Plans that draw no batches need none. On the CPU and on devices.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_mechanism_unchecked_batch(mechanism: *const MechanismHandle) -> Status {
+    entry(|| {
+        // SAFETY: the crate's contract.
+        let mechanism = unsafe { borrow(mechanism, "mechanism") }?;
+        with_engine!(&mut mechanism.lock()?.engine, mechanism => mechanism.unchecked_batch().map(|_| ()))?;
+        Ok(())
+    })
+}
+
 /// Bytes of state that this mechanism holds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_mechanism_state_bytes(

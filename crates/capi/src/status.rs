@@ -37,6 +37,8 @@ pub enum Status {
     Device = 12,
     /// A mistake in this library. If it was during a step, the mechanism is poisoned.
     Internal = 13,
+    /// Nothing: the plan draws batches, and nobody vouches for the batch of this step.
+    Batch = 14,
 }
 
 /// Why a call did not do what was asked for.
@@ -72,6 +74,7 @@ impl Failure {
                 Error::Poisoned { .. } => Status::Poisoned,
                 Error::Overflow { .. } => Status::Overflow,
                 Error::OutOfMemory { .. } => Status::OutOfMemory,
+                Error::NoBatch { .. } => Status::Batch,
                 Error::Replaying { .. } | Error::Worker { .. } | Error::Device(_) => Status::Device,
                 _ => Status::Internal,
             },
@@ -82,6 +85,11 @@ impl Failure {
         match self {
             Failure::Null(name) => format!("{name} is NULL: expected a pointer"),
             Failure::Busy => "another thread is using this mechanism: it serves one call at a time".into(),
+            // The engine's text names its own functions.
+            Failure::Engine(Error::NoBatch { step }) => format!(
+                "step {step} has no batch, and the plan's claim holds for the batches it draws: expected a call of \
+                 corrnoise_mechanism_unchecked_batch() before, if the gradients are those of the plan's batch of step {step}"
+            ),
             Failure::Engine(error) => error.to_string(),
         }
     }

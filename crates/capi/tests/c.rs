@@ -2,7 +2,7 @@
 //!
 //! Without a compiler the example is not run, and the test says so, unless `CORRNOISE_REQUIRE_CXX` is set, as CI does.
 
-use corrnoise::{CpuOptions, Form, Key, Layout, Mechanism, Plan, Resume};
+use corrnoise::{CpuOptions, Form, Key, Layout, Mechanism, Plan, Resume, Sampling};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -47,7 +47,11 @@ fn compile(compiler: &str, to: &Path) {
 }
 
 fn plan() -> Plan {
-    Plan::new(8, Form::blt(&[0.3, 0.11], &[0.5, 0.93]).unwrap(), 0.7).unwrap()
+    let sampling = Sampling::Cyclic { dataset_size: 60, num_batches: 4 };
+    Plan::new(8, Form::blt(&[0.3, 0.11], &[0.5, 0.93]).unwrap(), 0.7)
+        .unwrap()
+        .with_sampling(sampling)
+        .unwrap()
 }
 
 /// What the example makes, in Rust: 8 steps, goes on in `resume` after 4.
@@ -64,7 +68,7 @@ fn expected(folder: &Path, resume: Resume) -> Vec<u8> {
         }
         let mut weight: Vec<f32> = (0..700).map(|i| i as f32 / 64.0).collect();
         let mut bias: Vec<f32> = (0..10).map(|i| -(i as f32)).collect();
-        noise.add_to_all(&mut [&mut weight, &mut bias]).unwrap();
+        noise.unchecked_batch().unwrap().add_to_all(&mut [&mut weight, &mut bias]).unwrap();
         bytes.extend(weight.iter().chain(&bias).flat_map(|value| value.to_le_bytes()));
     }
     bytes

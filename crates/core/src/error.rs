@@ -85,6 +85,24 @@ pub enum Error {
         /// The mechanism's.
         next_step: u64,
     },
+    /// A step without its batch, of a plan that draws batches.
+    #[error(
+        "step {step} has no batch, and the plan's claim holds for the batches it draws: call for_batch(&batch) with the batch \
+         of step {step}, or unchecked_batch() if it was drawn elsewhere"
+    )]
+    NoBatch {
+        /// The step to be made.
+        step: u64,
+    },
+    /// Steps that a graph replays, of a plan that draws batches.
+    #[error(
+        "the batches of step {step} and those after it cannot be seen while a graph is replayed, and the plan's claim holds \
+         for the batches it draws: call unchecked_batch() before begin_replay if the graph takes those"
+    )]
+    NoBatchInReplay {
+        /// The first step to be handed over.
+        step: u64,
+    },
     /// A batch of another plan or run.
     #[error("batch refused: {0}")]
     Batch(String),

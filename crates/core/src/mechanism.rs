@@ -1,5 +1,7 @@
 //! The mechanism: each step exactly once, in order, never past the end.
 
+mod batch;
+
 use crate::backend::{Backend, Replay, Step};
 use crate::checkpoint::{self, Checkpoint, Info};
 use crate::cpu::{Cpu, CpuOptions, Element};
@@ -9,9 +11,9 @@ use crate::form::Kernel;
 use crate::key::{Key, RunKey, os_random};
 use crate::layout::Shard;
 use crate::ledger::{self, Claim, Start};
-use crate::plan::Plan;
+use crate::plan::{Fingerprint, Plan};
 use crate::row::{Incarnations, Row};
-use crate::sampler::Batch;
+use batch::Admitted;
 use std::mem::ManuallyDrop;
 use std::path::Path;
 
@@ -20,6 +22,8 @@ use std::path::Path;
 /// # Guarantees
 /// - Step `t` is made once: adding one row to two gradients would reveal their difference, so there is no way back.
 /// - No step past `num_steps`: the claim covers no more.
+/// - Where the plan draws batches, no step without its batch: [`Mechanism::for_batch`], or by name
+///   [`Mechanism::unchecked_batch`].
 /// - Rejected input changes nothing. A step that fails half-way poisons the mechanism: every later call says so.
 /// - The noise depends on key, plan, run id, step, incarnation and coordinate; not on threads, sharding or device.
 /// - A resumed run makes no row that another life of the run made, unless [`Resume::Exact`] asks for it. What a dead life
@@ -28,12 +32,16 @@ pub struct Mechanism<B = Cpu> {
     plan: Plan,
     key: Key,
     run_key: RunKey,
+    /// Names the run in public: deriving it takes longer than a small step.
+    commitment: Fingerprint,
     shard: Shard,
     incarnations: Incarnations,
     next_step: u64,
     poisoned: Option<u64>,
     /// While the device counts: how many steps from `next_step` on were handed over, and what the claim counted before.
     replaying: Option<(u64, u64)>,
+    /// The step whose batch is known or vouched for.
+    admitted: Option<Admitted>,
     /// Reused by every step, so that a step allocates nothing.
     terms: Vec<(Row, f32)>,
     /// The process that this was made in: a fork of it must not make the same rows.
@@ -183,7 +191,8 @@ impl<B: Backend> Mechanism<B> {
         backend: impl FnOnce(&[RunKey], &Shard) -> Result<B>,
     ) -> Result<Self> {
         let run_key = key.run_key(plan.fingerprint());
-        let rows = || ledger::rows_of(run_key.commitment().to_string(), incarnations.last_nonce(), &shard);
+        let commitment = run_key.commitment();
+        let rows = || ledger::rows_of(commitment.to_string(), incarnations.last_nonce(), &shard);
         let claim = match start {
             Some(start) => key.ledger().claim(rows, next_step, start)?,
             None => None,
@@ -198,11 +207,13 @@ impl<B: Backend> Mechanism<B> {
             plan: plan.clone(),
             key,
             run_key,
+            commitment,
             shard,
             incarnations,
             next_step,
             poisoned: None,
             replaying: None,
+            admitted: None,
             terms: Vec::with_capacity(max_terms),
             process: Process::current(),
             claim: ManuallyDrop::new(claim),
@@ -320,6 +331,7 @@ impl<B: Backend> Mechanism<B> {
         if step >= self.plan.num_steps() {
             return Err(Error::PastEnd { step, num_steps: self.plan.num_steps() });
         }
+        self.check_admitted()?;
         self.backend.check(&gradients)?;
         let _span = tracing::trace_span!("step", step).entered();
         // Set before and cleared after, so that neither an error nor a panic leaves a usable mechanism behind.
@@ -334,23 +346,6 @@ impl<B: Backend> Mechanism<B> {
             self.next_step += 1;
         }
         outcome
-    }
-
-    /// This mechanism, if the batch is that of its plan, its run and its next step: `noise.for_batch(&batch)?.add_to(…)` cannot
-    /// add a step's noise to another step's batch. A refusal changes nothing.
-    pub fn for_batch(&mut self, batch: &Batch) -> Result<&mut Self> {
-        self.check_usable()?;
-        let (plan, run) = (self.plan.fingerprint(), self.run_key.commitment());
-        if batch.plan() != plan {
-            return Err(Error::Batch(format!("it was drawn for plan {}, this is plan {plan}", batch.plan())));
-        }
-        if batch.run() != run {
-            return Err(Error::Batch("it was drawn with another key or for another run id".into()));
-        }
-        if batch.step() != self.next_step {
-            return Err(Error::BatchStep { batch: batch.step(), next_step: self.next_step });
-        }
-        Ok(self)
     }
 
     /// Counts all steps before `next_step` as made, in the ledger.
@@ -406,7 +401,7 @@ impl<B: Backend> Mechanism<B> {
             plan: self.plan.fingerprint().to_string(),
             space: self.shard.space().to_string(),
             segments: self.shard.segments().iter().map(|segment| (segment.start, segment.end)).collect(),
-            key_commitment: self.run_key.commitment().to_string(),
+            key_commitment: self.commitment.to_string(),
             run_id: self.key.run_id().to_owned(),
             next_step: self.next_step,
             incarnations: self.incarnations.clone(),
@@ -450,13 +445,15 @@ impl<B: Backend> Mechanism<B> {
 /// `begin_replay` → capture a stream around `enqueue` → launch the graph up to as often as steps were handed over →
 /// `end_replay`. Until then the mechanism refuses to make or save steps of its own.
 impl<B: Replay> Mechanism<B> {
-    /// Hands the next `num_steps` steps to the device to count.
+    /// Hands the next `num_steps` steps to the device to count. Nobody sees which batch a replayed step has: where the plan draws
+    /// batches, [`Mechanism::unchecked_batch`] comes first.
     pub fn begin_replay(&mut self, num_steps: u64) -> Result<()> {
         self.check_usable()?;
         let end = self.next_step.saturating_add(num_steps);
         if end > self.plan.num_steps() {
             return Err(Error::PastEnd { step: end - 1, num_steps: self.plan.num_steps() });
         }
+        self.check_vouched()?;
         let counted = self.claim.as_ref().map(|claim| claim.next_step());
         if num_steps > 0 {
             self.count(end);
@@ -468,6 +465,7 @@ impl<B: Replay> Mechanism<B> {
             return Err(error);
         }
         self.replaying = Some((num_steps, counted.unwrap_or(0)));
+        self.admitted = None;
         Ok(())
     }
 

@@ -183,6 +183,12 @@ impl Plan {
         self.body.sampling
     }
 
+    /// Whether the plan draws the batch of every step: a [`Sampler`](crate::Sampler) does, and the claim holds for those
+    /// batches only. Not where participants come by themselves, nor where the plan says nothing of batches.
+    pub fn draws_batches(&self) -> bool {
+        self.body.sampling.is_some_and(|sampling| sampling.dataset_size().is_some())
+    }
+
     /// What the offline half says of this plan.
     pub fn certificate(&self) -> Option<&Certificate> {
         self.body.certificate.as_ref()

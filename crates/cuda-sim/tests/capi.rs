@@ -1,6 +1,6 @@
 //! The C interface on a device: addresses and a stream of the caller's, bits of the CPU engine.
 
-use corrnoise::{Form, Key, Mechanism, Plan, Shard};
+use corrnoise::{Form, Key, Mechanism, Plan, Sampling, Shard};
 use corrnoise_capi::*;
 use cudarc::driver::{CudaContext, DevicePtrMut};
 use std::ffi::{CStr, CString};
@@ -23,7 +23,9 @@ fn key_handle() -> *mut KeyHandle {
 #[test]
 fn device_pointers_and_streams() {
     assert!(cuda::control::is_stand_in(), "another libcuda was found before target/*/deps/libcuda.so");
+    let sampling = Sampling::Cyclic { dataset_size: 60, num_batches: 4 };
     let plan = Plan::new(6, Form::blt(&[0.3, 0.1], &[0.5, 0.9]).unwrap(), 0.7).unwrap();
+    let plan = plan.with_sampling(sampling).unwrap();
     let mut rust = Mechanism::cpu(&plan, Key::from_bytes([7; 32], "c"), Shard::whole(DIM).unwrap()).unwrap();
     let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
     let raw = stream.cu_stream().cast();
@@ -77,10 +79,12 @@ fn device_pointers_and_streams() {
             let status = corrnoise_add_to_f32(noise, &host.as_mut_ptr(), &length, 1);
             assert_eq!(status, Status::InvalidArgument);
             assert!(message().contains("on a device"), "{}", message());
+            refuse(0, address, DIM, Status::Batch, "corrnoise_mechanism_unchecked_batch()");
+            assert_eq!(corrnoise_mechanism_unchecked_batch(noise), Status::Ok);
             let status = corrnoise_cuda_add_to(noise, 0, &address, &DIM, 1);
             assert_eq!(status, Status::Ok, "{}", message());
             drop(sync);
-            rust.add_to(&mut expected).unwrap();
+            rust.unchecked_batch().unwrap().add_to(&mut expected).unwrap();
             assert_eq!(stream.clone_dtoh(&device).unwrap(), expected, "step {step}");
         }
         let mut overflow = 0;

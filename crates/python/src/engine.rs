@@ -56,6 +56,15 @@ impl Place {
     }
 }
 
+/// What a step is given of its batch.
+#[derive(Clone, Copy)]
+pub(crate) enum Given<'a> {
+    Nothing,
+    Batch(&'a Batch),
+    /// The caller vouches for it.
+    Unchecked,
+}
+
 /// A mechanism on some device.
 pub(crate) enum Engine {
     Cpu(Box<Mechanism>),
@@ -127,9 +136,16 @@ impl Engine {
         with_engine!(self, mechanism => mechanism.state())
     }
 
-    /// Refuses a batch of another step, plan or run.
-    pub(crate) fn check_batch(&mut self, batch: &Batch) -> Result<()> {
-        with_engine!(self, mechanism => mechanism.for_batch(batch).map(|_| ()))
+    /// Admits the step of this call, or of none: what an earlier call was given went with that call.
+    pub(crate) fn admit(&mut self, batch: Given<'_>) -> Result<()> {
+        with_engine!(self, mechanism => match batch {
+            Given::Nothing => {
+                mechanism.withdraw_batch();
+                Ok(())
+            }
+            Given::Batch(batch) => mechanism.for_batch(batch).map(|_| ()),
+            Given::Unchecked => mechanism.unchecked_batch().map(|_| ()),
+        })
     }
 
     /// The device that gradients must be on.

@@ -28,6 +28,11 @@ pub(crate) fn raise(error: Error) -> PyErr {
         Error::PastEnd { .. } => classes::PastEnd::new_err(text),
         Error::Poisoned { .. } => classes::Poisoned::new_err(text),
         Error::Overflow { .. } => classes::GradientOverflow::new_err(text),
+        // The engine's text names its own functions.
+        Error::NoBatch { step } => classes::BatchRefused::new_err(format!(
+            "step {step} has no batch, and the plan's claim holds for the batches it draws: expected \
+             batch=sampler.batch({step}), the one that the gradients are of, or batch=\"unchecked\" if it was drawn elsewhere"
+        )),
         Error::Batch(_) | Error::BatchStep { .. } => classes::BatchRefused::new_err(text),
         Error::Plan(_) => classes::PlanError::new_err(text),
         Error::Key(_) => classes::KeyRefused::new_err(text),

@@ -1,6 +1,6 @@
 //! `corrnoise.Mechanism`.
 
-use crate::engine::{Engine, Place};
+use crate::engine::{Engine, Given, Place};
 use crate::error::{busy, invalid, raise};
 use crate::key::Key;
 use crate::layout::Model;
@@ -9,6 +9,7 @@ use crate::plan::Plan;
 use crate::sampler::{Batch, Sampler};
 use corrnoise::raw::RawGradients;
 use corrnoise::{Checkpoint, Resume, Shard};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
@@ -50,6 +51,23 @@ fn resume_mode(resume: &str, nonce: Option<&[u8]>) -> PyResult<Resume> {
     }
 }
 
+/// A batch, "unchecked" or nothing.
+fn given<'a>(batch: Option<&'a Bound<'_, PyAny>>) -> PyResult<Given<'a>> {
+    let Some(batch) = batch else { return Ok(Given::Nothing) };
+    if let Ok(batch) = batch.cast::<Batch>() {
+        return Ok(Given::Batch(batch.get().drawn()));
+    }
+    match batch.extract::<&str>() {
+        Ok("unchecked") => Ok(Given::Unchecked),
+        Ok(other) => Err(invalid(format!("batch is {other:?}: expected a Batch or \"unchecked\""))),
+        Err(_) => {
+            let found = batch.get_type();
+            let text = format!("batch is of type {found}: expected a Batch of a Sampler, or \"unchecked\"");
+            Err(PyTypeError::new_err(text))
+        }
+    }
+}
+
 impl Mechanism {
     fn build(
         py: Python<'_>,
@@ -82,12 +100,10 @@ impl Mechanism {
         device: Device,
         dtype: Dtype,
         gradients: &[(usize, usize)],
-        batch: Option<&corrnoise::Batch>,
+        batch: Given<'_>,
     ) -> PyResult<()> {
         let Running { engine, raw } = &mut *self.lock()?;
-        if let Some(batch) = batch {
-            engine.check_batch(batch).map_err(raise)?;
-        }
+        engine.admit(batch).map_err(raise)?;
         let own = engine.device();
         if device != own {
             return Err(invalid(format!(
@@ -151,15 +167,17 @@ impl Mechanism {
         Self::build(py, plan, key, shard.clone(), place.clone(), make)
     }
 
-    /// Adds the noise of the next step in place, to one array or tensor, or to a list with one per segment. With the batch that
-    /// the gradients were summed over, refuses one of another step, plan or run.
+    /// Adds the noise of the next step in place, to one array or tensor, or to a list with one per segment. `batch` is the one that
+    /// the gradients were summed over: one of another step, plan or run is refused, and so is none where the plan draws batches.
+    /// "unchecked" instead says that the caller vouches for it.
     #[pyo3(signature = (gradients, batch = None))]
     fn add_to(
         &self,
         py: Python<'_>,
         gradients: &Bound<'_, PyAny>,
-        batch: Option<&Bound<'_, Batch>>,
+        batch: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
+        let batch = given(batch)?;
         let memory: Vec<Memory<'_>> = collect(gradients)?;
         let Some(first) = memory.first() else { return Err(invalid("list of gradients is empty")) };
         let (dtype, device) = (first.dtype, first.device);
@@ -176,7 +194,6 @@ impl Mechanism {
             )));
         }
         let list: Vec<(usize, usize)> = memory.iter().map(|memory| (memory.address, memory.len)).collect();
-        let batch = batch.map(|batch| batch.get().drawn());
         py.detach(|| self.step(device, dtype, &list, batch))
     }
 

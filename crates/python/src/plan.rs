@@ -106,6 +106,12 @@ impl Plan {
         self.part(py, "certificate")
     }
 
+    /// Whether the plan draws the batch of every step, so that a step must be given its batch.
+    #[getter]
+    fn draws_batches(&self) -> bool {
+        self.0.draws_batches()
+    }
+
     /// How batches are chosen; None if the plan leaves that to the trainer.
     #[getter]
     fn sampling<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {

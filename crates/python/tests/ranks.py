@@ -101,8 +101,8 @@ def train(rank, world, group):
     return [p.data for _, p in named]
 
 
-def refusals(rank, group, folder):
-    """Messages of what must be refused on every rank, and whether a gradient changed."""
+def catcher():
+    """A function that calls another, and the list of messages of what was refused."""
     messages = []
 
     def refused(call):
@@ -112,6 +112,40 @@ def refusals(rank, group, folder):
         except corrnoise.Error as error:
             messages.append(f"{type(error).__name__}: {error}")
 
+    return refused, messages
+
+
+def batches(job, rank, world):
+    """Steps of a plan that draws batches: of three that must be refused, and two that must not. The last rank has no coordinates."""
+    sampled = corrnoise.Plan.from_json(VECTORS["batches"][0]["plan"])
+    refused, messages = catcher()
+    if job == "replicated":
+        named = parameters()
+        noise, held = ReplicatedNoise(named, sampled, key(), threads=1), [p for _, p in named]
+        own = gradients()
+    else:
+        bounds = [[(0, 300), (0, 0)], [(300, 600), (0, 0)], [(600, 600), (0, 7)], [(600, 600), (7, 7)]][rank]
+        held = [torch.nn.Parameter(torch.zeros(high - low)) for low, high in bounds]
+        own = [g[low:high].copy() for (low, high), g in zip(bounds, gradients())]
+        sizes = zip(("weight", "bias"), (600, 7), bounds, held)
+        noise = ShardedNoise([(name, size, low, p) for name, size, (low, _), p in sizes], sampled, key(), threads=1)
+    for p, g in zip(held, own):
+        p.grad = torch.from_numpy(g.copy())
+    sampler, steps = noise.sampler(), []
+    foreign = corrnoise.Sampler(sampled, key("another"))
+    for batch in (None, sampler.batch(1), foreign.batch(0)):
+        steps.append(noise.next_step)
+        refused(lambda batch=batch: noise.add_noise(batch))
+    unchanged = all(torch.equal(p.grad, torch.from_numpy(g)) for p, g in zip(held, own))
+    for batch in (sampler.batch(0), "unchecked"):
+        noise.add_noise(batch)
+        steps.append(noise.next_step)
+    return {"messages": messages, "steps": steps, "unchanged": unchanged, "made": [p.grad for p in held]}
+
+
+def refusals(rank, group, folder):
+    """Messages of what must be refused on every rank, and whether a gradient changed."""
+    refused, messages = catcher()
     own = corrnoise.Key.from_bytes(bytes([rank]) * 32, "r")
     refused(lambda: ReplicatedNoise(parameters(), plan(), own, group=group))
     refused(lambda: ReplicatedNoise(parameters(), plan(), key(), group=group, folder="/no/such/folder"))
@@ -153,6 +187,8 @@ def main(rank, folder):
         if rank < world:
             torch.save(train(rank, world, groups[world]), folder / f"train-{world}-{rank}.pt")
         dist.barrier()
+    for job in ("replicated", "sharded"):
+        torch.save(batches(job, rank, 4), folder / f"batches-{job}-{rank}.pt")
     if rank < 2:
         torch.save(refusals(rank, groups[2], folder), folder / f"refusals-{rank}.pt")
     dist.barrier()

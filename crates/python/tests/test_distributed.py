@@ -4,8 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
-from conftest import expected, guide_blocks, plan
+from conftest import SIZES, VECTORS, expected, gradients, guide_blocks, key
 
 import corrnoise
 
@@ -77,9 +78,29 @@ def test_refusals(folder):
         assert answer["unchanged"]
 
 
+@pytest.mark.parametrize("job", ["replicated", "sharded"])
+def test_a_step_without_its_batch_is_refused_on_every_rank(job, folder):
+    """The fourth rank has no coordinates: it refuses all the same, and waits for nobody."""
+    answers = load(folder, f"batches-{job}", 4)
+    for answer in answers:
+        assert answer["steps"] == [0, 0, 0, 1, 2] and answer["unchanged"]
+        none, other, foreign = answer["messages"]
+        assert none.startswith("BatchRefused") and "step 0 has no batch" in none
+        assert other.startswith("BatchRefused") and "drawn for step 1, the mechanism's next step is 0" in other
+        assert foreign.startswith("BatchRefused") and "another key" in foreign
+    mechanism = corrnoise.Mechanism(corrnoise.Plan.from_json(VECTORS["batches"][0]["plan"]), key(), corrnoise.Layout(SIZES))
+    one = gradients()
+    for _ in range(2):
+        mechanism.add_to(one, "unchecked")
+    if job == "replicated":
+        assert all(torch.equal(torch.from_numpy(a), b) for rank in answers for a, b in zip(one, rank["made"]))
+    else:
+        assert np.array_equal(np.concatenate(one), torch.cat([torch.cat(rank["made"]) for rank in answers]).numpy())
+
+
 def test_the_guide_runs(tmp_path):
     """Two processes, as the guide says to start them."""
-    plan().save(tmp_path / "plan.json")
+    corrnoise.Plan.from_json(VECTORS["batches"][0]["plan"]).save(tmp_path / "plan.json")
     corrnoise.Key.create_file(tmp_path / "noise.key")
     (block,) = [block for block in guide_blocks("pytorch.md") if "torchrun" in block]
     (tmp_path / "train.py").write_text(block)

@@ -92,8 +92,45 @@ def test_a_batch_of_something_else_is_refused_and_changes_nothing(layout):
     with pytest.raises(errors.BatchRefused, match="next step is 2"):
         mechanism.add_to(gradients(), sampler.batch(1))
     unchecked, plain = corrnoise.Mechanism(sampled(), key(), layout), gradients()
-    unchecked.add_to(plain)
+    unchecked.add_to(plain, "unchecked")
     assert [a.tobytes() for a in plain] == [a.tobytes() for a in arrays], "a batch changes no noise"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_step_without_its_batch_is_refused(name, layout):
+    mechanism = corrnoise.Mechanism(sampled(name), key(), layout)
+    sampler, arrays, before = mechanism.sampler(), gradients(), gradients()
+    assert mechanism.plan.draws_batches
+    for step in range(3):
+        with pytest.raises(errors.BatchRefused, match=f"step {step} has no batch") as caught:
+            mechanism.add_to(arrays)
+        assert f"batch=sampler.batch({step})" in str(caught.value) and 'batch="unchecked"' in str(caught.value)
+        with pytest.raises(errors.BatchRefused):
+            mechanism.add_to(arrays, None)
+        with pytest.raises(corrnoise.InvalidArgument, match='batch is "Unchecked": expected a Batch or "unchecked"'):
+            mechanism.add_to(arrays, "Unchecked")
+        # A batch belongs to its call, also to one that is refused for another reason.
+        for batch in (sampler.batch(step), "unchecked"):
+            with pytest.raises(corrnoise.InvalidArgument, match="length"):
+                mechanism.add_to(arrays[:1], batch)
+            with pytest.raises(errors.BatchRefused, match="has no batch"):
+                mechanism.add_to(arrays)
+        assert all(np.array_equal(a, b) for a, b in zip(arrays, before)) and mechanism.next_step == step
+        mechanism.add_to(gradients(), sampler.batch(step) if step % 2 else "unchecked")
+    for step in range(3, 12):
+        mechanism.add_to(gradients(), "unchecked")
+    for batch in (None, "unchecked"):
+        with pytest.raises(errors.PastEnd):
+            mechanism.add_to(arrays, batch)
+
+
+def test_plans_that_draw_no_batches_need_none(layout):
+    for own in (clients(), plan()):
+        mechanism = corrnoise.Mechanism(own, key(), layout)
+        assert not own.draws_batches
+        mechanism.add_to(gradients())
+        mechanism.add_to(gradients(), "unchecked")
+        assert mechanism.next_step == 2
 
 
 def test_refusals():

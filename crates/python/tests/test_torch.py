@@ -2,14 +2,12 @@
 
 import numpy as np
 import pytest
-from conftest import CASES, VECTORS, expected, gradients, guide_blocks, key, plan
+from conftest import CASES, expected, gradients, guide_blocks, key, plan
 
 import corrnoise
 
 torch = pytest.importorskip("torch")
-from corrnoise.torch import BatchSampler, CorrelatedNoise  # noqa: E402
-
-BATCHES = {case["name"]: case for case in VECTORS["batches"]}
+from corrnoise.torch import CorrelatedNoise  # noqa: E402
 
 
 class Model(torch.nn.Module):
@@ -176,34 +174,6 @@ def test_the_guide_runs(tmp_path, monkeypatch):
             exec(compile(block, "docs/pytorch.md", "exec"), scope)
     made = scope["plan"]
     assert scope["noise"].next_step == made.num_steps == 30 and made.epsilon <= 2
-
-
-def sampler(name="cyclic"):
-    return corrnoise.Sampler(corrnoise.Plan.from_json(BATCHES[name]["plan"]), key())
-
-
-def test_batches_for_a_loader():
-    own, data = sampler(), torch.arange(61)
-    loader = torch.utils.data.DataLoader(data, batch_sampler=BatchSampler(own, start=4))
-    assert len(loader) == 8
-    assert [values.tolist() for values in loader] == [own.batch(step).tolist() for step in range(4, 12)]
-    assert list(BatchSampler(own, start=12)) == [] and len(BatchSampler(own)) == 12
-
-
-def test_ranks_share_every_batch():
-    own = sampler("poisson")
-    parts = [list(BatchSampler(own, rank=rank, num_ranks=3)) for rank in range(3)]
-    assert [len(part) for part in parts] == [12, 12, 12]
-    for step in range(12):
-        assert sorted(sum((part[step] for part in parts), [])) == own.batch(step).tolist()
-    for arguments, part in [
-        ({"start": 13}, "start is 13: expected 0 to 12"),
-        ({"start": -1}, "start is -1"),
-        ({"rank": 3, "num_ranks": 3}, "rank is 3: expected at least 0 and below 3"),
-        ({"rank": -1}, "rank is -1"),
-    ]:
-        with pytest.raises(corrnoise.InvalidArgument, match=part):
-            BatchSampler(own, **arguments)
 
 
 def test_overhead_and_speed_are_reported(capsys):

@@ -2,7 +2,7 @@
 
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Tensor, Var};
-use corrnoise::{Error, Form, Key, Layout, Mechanism, Plan, Shard};
+use corrnoise::{Error, Form, Key, Layout, Mechanism, Plan, Sampler, Sampling, Shard};
 use corrnoise_candle::{CorrelatedNoise, add_to};
 
 fn plan() -> Plan {
@@ -98,4 +98,21 @@ fn bad_variables_are_refused() {
         Mechanism::cpu(&plan(), Key::from_os().unwrap(), Shard::whole(3).unwrap().within(0..2).unwrap())
     });
     assert!(matches!(part.map(|_| ()), Err(Error::Parameter { .. })));
+}
+
+#[test]
+fn a_step_without_its_batch_is_refused() {
+    let sampling = Sampling::Cyclic { dataset_size: 60, num_batches: 4 };
+    let plan = plan().with_sampling(sampling).unwrap();
+    let (var, key) = (Var::zeros(3, DType::F32, &Device::Cpu).unwrap(), Key::from_os().unwrap());
+    let sampler = Sampler::new(&plan, &key).unwrap();
+    let mut noise = CorrelatedNoise::new([("w", var.clone())], &plan, key).unwrap();
+    let mut store = GradStore::default();
+    store.insert(&var, Tensor::ones(3, DType::F32, &Device::Cpu).unwrap());
+    assert!(matches!(noise.add_noise(&store), Err(Error::NoBatch { step: 0 })));
+    assert_eq!(contents(store.get(&var).unwrap()), [1.0; 3]);
+    noise.for_batch(&sampler.batch(0).unwrap()).unwrap().add_noise(&store).unwrap();
+    assert!(matches!(noise.add_noise(&store), Err(Error::NoBatch { step: 1 })));
+    noise.unchecked_batch().unwrap().add_noise(&store).unwrap();
+    assert_eq!(noise.next_step(), 2);
 }

@@ -22,7 +22,7 @@ class CheckpointError(Error, ValueError):
 
 
 class BatchRefused(Error, ValueError):
-    """A batch of another step, plan or run than the noise. Nothing was changed."""
+    """A batch of another step, plan or run than the noise, or none where the plan draws batches. Nothing was changed."""
 
 
 class FileError(Error, OSError):

@@ -6,14 +6,15 @@ the host callback's own memory and back) on top of the engine's pass; on a GPU, 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import threading
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
 from jax.experimental import io_callback
 
 from ._native import Key, Layout, Mechanism, Plan
-from .errors import InvalidArgument
+from .errors import BatchRefused, InvalidArgument, StepError
 
 __all__ = ["CorrelatedNoiseState", "GradientTransformation", "correlated_noise", "layout_of", "transformation"]
 
@@ -28,8 +29,12 @@ except ImportError:
         update: Any
 
 
+# JAX counts in 32 bits unless told otherwise; after the last step the count is the number of steps.
+MOST_STEPS = 2**31 - 1
+
+
 class CorrelatedNoiseState(NamedTuple):
-    """The step, for people and for optax. The noise's own state is the mechanism's: save that."""
+    """The step that the next update makes. The noise's own state is the mechanism's: save that too."""
 
     count: jax.Array
 
@@ -40,16 +45,30 @@ def layout_of(params: Any) -> Layout:
     return Layout({jax.tree_util.keystr(path): int(np.size(leaf)) for path, leaf in leaves})
 
 
-def transformation(mechanism: Mechanism) -> GradientTransformation:
+def transformation(mechanism: Mechanism, *, batch: Literal["unchecked"] | None = None) -> GradientTransformation:
     """Adds the mechanism's next step to every call's updates, under `jax.jit` too.
 
-    The callback is ordered: steps are made in the program's order, each once. It cannot be batched by `vmap`.
-    """
-    sizes = [stop - start for start, stop in mechanism.segments]
+    The callback is ordered: steps are made in the program's order. A state that is not at the mechanism's next step is refused before
+    anything is made: one that was restored, used twice, or kept back as `optax.MultiSteps` does. JAX raises the callback's exception
+    as its own, with this one's text. `vmap` and differentiation are refused by JAX.
 
-    def add_noise(*leaves: Any) -> tuple[np.ndarray, ...]:
+    A compiled program cannot show which batch its gradients are of. Where the plan draws batches, `batch="unchecked"` says that
+    the caller vouches for it.
+    """
+    check_batch(mechanism.plan, batch)
+    if mechanism.plan.num_steps > MOST_STEPS:
+        raise InvalidArgument(
+            f"the plan has {mechanism.plan.num_steps} steps: expected at most {MOST_STEPS}, what an int32 count can hold"
+        )
+    sizes = [stop - start for start, stop in mechanism.segments]
+    # Between the comparison and the step, no other thread's program may make one.
+    one_at_a_time = threading.Lock()
+
+    def add_noise(count: Any, *leaves: Any) -> tuple[np.ndarray, ...]:
         arrays = [np.array(leaf, order="C", copy=True) for leaf in leaves]
-        mechanism.add_to(arrays)
+        with one_at_a_time:
+            check_count(int(count), mechanism.next_step)
+            mechanism.add_to(arrays, batch)
         return tuple(arrays)
 
     def init(params: Any) -> CorrelatedNoiseState:
@@ -65,13 +84,38 @@ def transformation(mechanism: Mechanism) -> GradientTransformation:
         leaves, tree = jax.tree_util.tree_flatten(updates)
         check([leaf.size for leaf in leaves])
         shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
-        noisy = io_callback(add_noise, shapes, *leaves, ordered=True)
+        noisy = io_callback(add_noise, shapes, state.count, *leaves, ordered=True)
         return tree.unflatten(noisy), CorrelatedNoiseState(count=state.count + 1)
 
     return GradientTransformation(init, update)
 
 
-def correlated_noise(params: Any, plan: Plan, key: Key, *, threads: int = 0) -> tuple[GradientTransformation, Mechanism]:
+def check_batch(plan: Plan, batch: object) -> None:
+    """Refuses a transformation that would make steps of which nobody vouches for the batch."""
+    if not (batch is None or isinstance(batch, str) and batch == "unchecked"):
+        raise InvalidArgument(f'batch is {batch!r}: expected "unchecked", a compiled program cannot show a batch')
+    if batch is None and plan.draws_batches:
+        raise BatchRefused(
+            "the plan's claim holds for the batches it draws, and a compiled program cannot show them: "
+            'expected batch="unchecked", which says that the gradients of step t are of sampler.batch(t)'
+        )
+
+
+def check_count(count: int, next_step: int) -> None:
+    """Refuses an optimiser's state that is not at the mechanism's next step."""
+    if count != next_step:
+        raise StepError(
+            f"the optimiser's state is at step {count}, the mechanism's next step is {next_step}: expected the state that the last "
+            "update returned, or that of init() after a resume; a state that is used twice, restored from a copy or kept back (as "
+            "optax.MultiSteps does) asks for noise that another update got"
+        )
+
+
+def correlated_noise(
+    params: Any, plan: Plan, key: Key, *, batch: Literal["unchecked"] | None = None, threads: int = 0
+) -> tuple[GradientTransformation, Mechanism]:
     """A new run on a tree of parameters: the transformation, and the mechanism that is saved and resumed."""
+    # Asked before the key is taken.
+    check_batch(plan, batch)
     mechanism = Mechanism(plan, key, layout_of(params), threads=threads)
-    return transformation(mechanism), mechanism
+    return transformation(mechanism, batch=batch), mechanism

@@ -19,7 +19,7 @@ class CorrelatedNoise:
 
         noise = CorrelatedNoise(model, plan, Key.create_file("noise.key"))
         ...
-        noise.add_noise()  # after clipping and summing, before optimizer.step()
+        noise.add_noise(batch)  # after clipping and summing, before optimizer.step()
 
     Every parameter must have a gradient of one type (float32, bfloat16 or float16), contiguous, on one device; otherwise an
     exception says which does not, and no gradient is changed. On a CUDA device the noise is enqueued on the stream that was
@@ -47,8 +47,12 @@ class CorrelatedNoise:
         """The gradients in the order of the parameters; an exception names the parameter that has none."""
         return gradients_of(self._named, self._attribute)
 
-    def add_noise(self, batch: Batch | None = None) -> None:
-        """Adds the noise of the next step to every gradient, in place. A batch of another step, plan or run is refused."""
+    def add_noise(self, batch: Batch | Literal["unchecked"] | None = None) -> None:
+        """Adds the noise of the next step to every gradient, in place.
+
+        A batch of another step, plan or run is refused, and so is none where the plan draws batches. "unchecked" says that the caller
+        vouches for it.
+        """
         gradients = self.gradients()
         self._place.check()
         self._mechanism.add_to(gradients, batch)

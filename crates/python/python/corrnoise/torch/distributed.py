@@ -65,17 +65,17 @@ class ReplicatedNoise(Ranks):
         place = Place(self._device, threads=threads)
         super().__init__(plan, key, layout, ranges, place, group=group, folder=folder, resume=resume)
 
-    def add_noise(self, batch: Batch | None = None) -> None:
-        """Adds the noise of the next step to every gradient. To be called by all ranks.
+    def add_noise(self, batch: Batch | Literal["unchecked"] | None = None) -> None:
+        """Adds the noise of the next step to every gradient. To be called by all ranks, with the whole batch of the step.
 
-        A batch of another step, plan or run is refused.
+        A batch of another step, plan or run is refused, and so is none where the plan draws batches. "unchecked" says that the caller
+        vouches for it.
         """
         gradients = self._gradients()
         self._place.check()
         flat = [gradient.detach().view(-1) for gradient in gradients]
         parts = [[flat[i][a:b] for i, a, b in pieces] for pieces in self._pieces]
-        if self._mechanism:
-            self._mechanism.add_to(parts[self._rank], batch)
+        self._add(parts[self._rank], batch)
         if self._world > 1:
             self._exchange(parts)
         mark_changed(gradients)
@@ -138,10 +138,13 @@ class ShardedNoise(Ranks):
         place = Place(device, threads=threads)
         super().__init__(plan, key, layout, ranges, place, group=group, folder=folder, resume=resume, saves=first)
 
-    def add_noise(self, batch: Batch | None = None) -> None:
-        """Adds the noise of the next step to the gradient of every piece. A batch of another step, plan or run is refused."""
+    def add_noise(self, batch: Batch | Literal["unchecked"] | None = None) -> None:
+        """Adds the noise of the next step to the gradient of every piece. To be called by all ranks, with the whole batch of the step.
+
+        A batch of another step, plan or run is refused, and so is none where the plan draws batches. "unchecked" says that the caller
+        vouches for it.
+        """
         gradients = [local(gradient) for gradient in gradients_of(self._held)]
         self._place.check()
-        if self._mechanism:
-            self._mechanism.add_to(gradients, batch)
-            mark_changed(gradients)
+        self._add(gradients, batch)
+        mark_changed(gradients)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import torch
 import torch.distributed as dist
 
-from .._native import Key, Layout, Mechanism, Plan
+from .._native import Batch, Key, Layout, Mechanism, Plan, Sampler
 from ..errors import CheckpointError, Error, InvalidArgument
 from .parameters import Place
 
@@ -33,16 +34,20 @@ class Ranks:
         self._rank, self._world = dist.get_rank(group), dist.get_world_size(group)
         self._place = place
         # Where several ranks hold the same coordinates, one of them writes the checkpoint.
-        self._saves = saves
-        self._mechanism: Mechanism | None = None
-        if folder is not None:
+        self._saves = saves and bool(ranges)
+        self._idle = not ranges
+        options = {"ranges": ranges, **place.options}
+        if self._idle:
+            # A rank without coordinates refuses what the others refuse, before it waits for them: it makes one coordinate's noise,
+            # and throws it away.
+            first = next(start for _, start, stop in layout.tensors if start < stop)
+            options = {"ranges": [(first, first + 1)], "threads": 1}
+        if folder is None:
+            self._mechanism = Mechanism(plan, key, layout, **options)
+        else:
             files = self._files(Path(folder))
             nonce = self._shared_nonce() if resume == "new" else None
-            if ranges:
-                options = {"resume": resume, "nonce": nonce, "ranges": ranges, **place.options}
-                self._mechanism = Mechanism.resume(plan, key, layout, files, **options)
-        elif ranges:
-            self._mechanism = Mechanism(plan, key, layout, ranges=ranges, **place.options)
+            self._mechanism = Mechanism.resume(plan, key, layout, files, resume=resume, nonce=nonce, **options)
         self._agree(layout)
 
     @staticmethod
@@ -66,17 +71,25 @@ class Ranks:
         return self._gather(os.urandom(16) if self._rank == 0 else None)[0]
 
     def _agree(self, layout: Layout) -> None:
-        own = self._mechanism and (self._mechanism.commitment, layout.fingerprint, self._mechanism.next_step)
+        own = (self._mechanism.commitment, layout.fingerprint, self._mechanism.next_step)
         for rank, other in enumerate(self._gather(own)):
-            if own and other and own != other:
+            if own != other:
                 raise InvalidArgument(
                     f"ranks {self._rank} and {rank} disagree about key, plan, parameters or step: expected equal ones"
                 )
 
+    def _add(self, gradients: list[torch.Tensor], batch: Batch | Literal["unchecked"] | None) -> None:
+        """The next step's noise, on this rank's gradients."""
+        self._mechanism.add_to([torch.zeros(1)] if self._idle else gradients, batch)
+
     @property
-    def next_step(self) -> int | None:
-        """The step that the next call makes; None on a rank without coordinates."""
-        return self._mechanism and self._mechanism.next_step
+    def next_step(self) -> int:
+        """The step that the next call makes."""
+        return self._mechanism.next_step
+
+    def sampler(self) -> Sampler:
+        """The sampler of this run: the batches that its plan's claim assumes, the same on all ranks."""
+        return self._mechanism.sampler()
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes one checkpoint per rank into a folder that all ranks see. Each file is as secret as the key.
@@ -91,7 +104,7 @@ class Ranks:
         failure = None
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if self._mechanism and self._saves:
+            if self._saves:
                 self._mechanism.save(folder / f"noise-{self._rank:05}.safetensors")
         except (Error, OSError) as error:
             failure = str(error)
