@@ -83,6 +83,14 @@ typedef enum {
    * Nothing: the plan draws batches, and nobody vouches for the batch of this step.
    */
   CORRNOISE_STATUS_BATCH = 14,
+  /**
+   * Nothing: noise would be made that was made before. The message names the steps and the ways out.
+   */
+  CORRNOISE_STATUS_REPEATED = 15,
+  /**
+   * Nothing: the mechanism belongs to the process that this one was forked from.
+   */
+  CORRNOISE_STATUS_FORKED = 16,
 } corrnoise_status;
 
 /**
@@ -298,6 +306,14 @@ corrnoise_status corrnoise_key_from_bytes(const uint8_t *bytes,
                                           corrnoise_key **out);
 
 /**
+ * Puts the ledger of a key into `folder`, which is made if there is none. The ledger records which noise was made, so that a second
+ * start is refused. A key from a file has one in the folder `<file>.ledger`, or in that which the environment variable CORRNOISE_LEDGER
+ * names; a key made in memory has none without this call.
+ */
+corrnoise_status corrnoise_key_set_ledger(corrnoise_key *key,
+                                          const char *folder);
+
+/**
  * Wipes and frees a key.
  */
 void corrnoise_key_free(corrnoise_key *key);
@@ -426,6 +442,13 @@ corrnoise_status corrnoise_shard_select(const corrnoise_shard *shard,
                                         const corrnoise_range *ranges,
                                         size_t count,
                                         corrnoise_shard **out);
+
+/**
+ * The same coordinates, held by other processes too, which add the same noise to the same gradients (replicas). The ledger of a key lets
+ * processes share coordinates only if all of them say so, and all start before the second step.
+ */
+corrnoise_status corrnoise_shard_replica(const corrnoise_shard *shard,
+                                         corrnoise_shard **out);
 
 /**
  * Number of segments: how many gradients a step expects.

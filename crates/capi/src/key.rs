@@ -86,6 +86,23 @@ pub unsafe extern "C" fn corrnoise_key_from_bytes(
     })
 }
 
+/// Puts the ledger of a key into `folder`, which is made if there is none. The ledger records which noise was made, so that a second
+/// start is refused. A key from a file has one in the folder `<file>.ledger`, or in that which the environment variable CORRNOISE_LEDGER
+/// names; a key made in memory has none without this call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_key_set_ledger(key: *mut KeyHandle, folder: *const c_char) -> Status {
+    entry(|| {
+        // SAFETY: the crate's contract.
+        let (key, folder) = unsafe { (borrow(key, "key")?, path(folder, "folder")?) };
+        let Ok(mut slot) = key.0.try_lock() else { return Err(Failure::Busy) };
+        let Some(own) = slot.take() else {
+            return Err(Error::Key("it already serves a mechanism: load or make another".into()).into());
+        };
+        *slot = Some(own.with_ledger(folder));
+        Ok(())
+    })
+}
+
 /// Wipes and frees a key.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_key_free(key: *mut KeyHandle) {

@@ -73,6 +73,21 @@ pub unsafe extern "C" fn corrnoise_shard_select(
     })
 }
 
+/// The same coordinates, held by other processes too, which add the same noise to the same gradients (replicas). The ledger of a key lets
+/// processes share coordinates only if all of them say so, and all start before the second step.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_shard_replica(
+    shard: *const ShardHandle,
+    out: *mut *mut ShardHandle,
+) -> Status {
+    entry(|| {
+        // SAFETY: the crate's contract.
+        let (out, shard) = unsafe { (OutHandle::new(out)?, borrow(shard, "shard")?) };
+        out.put(ShardHandle(shard.0.clone().replica()));
+        Ok(())
+    })
+}
+
 /// Number of segments: how many gradients a step expects.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_shard_num_segments(

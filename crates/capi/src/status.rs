@@ -39,6 +39,10 @@ pub enum Status {
     Internal = 13,
     /// Nothing: the plan draws batches, and nobody vouches for the batch of this step.
     Batch = 14,
+    /// Nothing: noise would be made that was made before. The message names the steps and the ways out.
+    Repeated = 15,
+    /// Nothing: the mechanism belongs to the process that this one was forked from.
+    Forked = 16,
 }
 
 /// Why a call did not do what was asked for.
@@ -75,6 +79,8 @@ impl Failure {
                 Error::Overflow { .. } => Status::Overflow,
                 Error::OutOfMemory { .. } => Status::OutOfMemory,
                 Error::NoBatch { .. } => Status::Batch,
+                Error::Repeated(_) => Status::Repeated,
+                Error::Forked => Status::Forked,
                 Error::Replaying { .. } | Error::Worker { .. } | Error::Device(_) => Status::Device,
                 _ => Status::Internal,
             },

@@ -116,6 +116,12 @@ impl Key {
         self
     }
 
+    /// This key without a ledger, for noise that is looked at and thrown away: nothing is compared and nothing recorded.
+    pub fn without_ledger(mut self) -> Key {
+        self.ledger = Place::Nowhere;
+        self
+    }
+
     /// A second copy, for whoever must keep a key in case making a mechanism fails. Two mechanisms with one key, plan and run
     /// make the *same* noise: only one of the copies may end in a mechanism, unless they own different coordinates.
     pub fn duplicate(&self) -> Key {

@@ -147,6 +147,17 @@ impl Mechanism<Cpu> {
         })
     }
 
+    /// Goes on from checkpoints in place of where this mechanism is now; see [`Mechanism::reload_from`].
+    pub fn reload_cpu(
+        &mut self,
+        checkpoints: Vec<Checkpoint>,
+        resume: Resume,
+        options: CpuOptions,
+    ) -> Result<()> {
+        let plan = self.plan.clone();
+        self.reload_from(checkpoints, resume, |keys, shard| Cpu::new(&plan, keys, shard, options))
+    }
+
     /// Adds the noise of the next step to a shard of one segment.
     pub fn add_to<E: Element>(&mut self, gradient: &mut [E]) -> Result<()> {
         self.add_to_all(&mut [gradient])

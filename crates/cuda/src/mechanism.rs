@@ -2,7 +2,7 @@
 
 use crate::backend::Cuda;
 use crate::gradient::{DeviceElement, DeviceGradient};
-use corrnoise_core::{Key, Mechanism, Plan, Result, Resume, Shard};
+use corrnoise_core::{Checkpoint, Key, Mechanism, Plan, Result, Resume, Shard};
 use cudarc::driver::{CudaStream, DevicePtrMut};
 use std::path::Path;
 use std::sync::Arc;
@@ -21,6 +21,14 @@ pub trait OnCuda: Sized {
         resume: Resume,
         stream: &Arc<CudaStream>,
     ) -> Result<Self>;
+
+    /// Goes on from checkpoints in place of where the mechanism is now; see [`Mechanism::reload_from`].
+    fn reload_cuda(
+        &mut self,
+        checkpoints: Vec<Checkpoint>,
+        resume: Resume,
+        stream: &Arc<CudaStream>,
+    ) -> Result<()>;
 
     /// Enqueues the noise of the next step for a shard of one segment.
     fn add_to<T: DeviceElement>(&mut self, gradient: &mut impl DevicePtrMut<T>) -> Result<()>;
@@ -42,6 +50,16 @@ impl OnCuda for Mechanism<Cuda> {
         Mechanism::resume_with(plan, key, shard, files, resume, |keys, shard| {
             Cuda::new(plan, keys, shard, stream)
         })
+    }
+
+    fn reload_cuda(
+        &mut self,
+        checkpoints: Vec<Checkpoint>,
+        resume: Resume,
+        stream: &Arc<CudaStream>,
+    ) -> Result<()> {
+        let plan = self.plan().clone();
+        self.reload_from(checkpoints, resume, |keys, shard| Cuda::new(&plan, keys, shard, stream))
     }
 
     fn add_to<T: DeviceElement>(&mut self, gradient: &mut impl DevicePtrMut<T>) -> Result<()> {

@@ -115,6 +115,26 @@ impl Engine {
         })
     }
 
+    /// Goes on from checkpoints in place of where the mechanism is now.
+    pub(crate) fn reload(
+        &mut self,
+        checkpoints: Vec<Checkpoint>,
+        resume: Resume,
+        place: &Place,
+    ) -> Result<()> {
+        match (self, place) {
+            (Engine::Cpu(mechanism), Place::Cpu(options)) => {
+                mechanism.reload_cpu(checkpoints, resume, *options)
+            }
+            #[cfg(feature = "cuda")]
+            (Engine::Cuda(mechanism), Place::Cuda(stream)) => {
+                mechanism.reload_cuda(checkpoints, resume, stream)
+            }
+            #[cfg(feature = "cuda")]
+            _ => unreachable!("an engine stays at its place"),
+        }
+    }
+
     pub(crate) fn next_step(&self) -> u64 {
         with_engine!(self, mechanism => mechanism.next_step())
     }

@@ -11,6 +11,7 @@ mod classes {
     import_exception!(corrnoise.errors, CheckpointError);
     import_exception!(corrnoise.errors, DeviceError);
     import_exception!(corrnoise.errors, FileError);
+    import_exception!(corrnoise.errors, Forked);
     import_exception!(corrnoise.errors, InvalidArgument);
     import_exception!(corrnoise.errors, KeyRefused);
     import_exception!(corrnoise.errors, OutOfMemory);
@@ -18,6 +19,7 @@ mod classes {
     import_exception!(corrnoise.errors, PastEnd);
     import_exception!(corrnoise.errors, PlanError);
     import_exception!(corrnoise.errors, Poisoned);
+    import_exception!(corrnoise.errors, RepeatedNoise);
 }
 
 /// The exception for an engine's error.
@@ -27,6 +29,8 @@ pub(crate) fn raise(error: Error) -> PyErr {
         Error::Parameter { .. } | Error::Length { .. } => classes::InvalidArgument::new_err(text),
         Error::PastEnd { .. } => classes::PastEnd::new_err(text),
         Error::Poisoned { .. } => classes::Poisoned::new_err(text),
+        Error::Repeated(_) => classes::RepeatedNoise::new_err(text),
+        Error::Forked => classes::Forked::new_err(text),
         Error::Overflow { .. } => classes::GradientOverflow::new_err(text),
         // The engine's text names its own functions.
         Error::NoBatch { step } => classes::BatchRefused::new_err(format!(

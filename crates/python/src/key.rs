@@ -22,6 +22,14 @@ impl From<corrnoise::Key> for Key {
     }
 }
 
+/// A key with its ledger in a folder that the caller names, or where it is by itself.
+fn with_ledger(key: corrnoise::Key, ledger: Option<PathBuf>) -> Key {
+    Key::from(match ledger {
+        Some(folder) => key.with_ledger(folder),
+        None => key,
+    })
+}
+
 impl Key {
     /// For whatever makes no noise.
     pub(crate) fn read(&self) -> &corrnoise::Key {
@@ -50,32 +58,45 @@ impl Key {
         corrnoise::Key::from_os().map(Key::from).map_err(raise)
     }
 
-    /// A fresh key that is also written to a new file, for the owner alone. Refuses to overwrite a file.
+    /// A fresh key that is also written to a new file, for the owner alone. Refuses to overwrite a file. `ledger` names the folder
+    /// that records which noise was made; by default it is `<path>.ledger`, or what `CORRNOISE_LEDGER` says.
     #[staticmethod]
-    fn create_file(path: PathBuf) -> PyResult<Key> {
-        corrnoise::Key::create_file(path).map(Key::from).map_err(raise)
+    #[pyo3(signature = (path, *, ledger = None))]
+    fn create_file(py: Python<'_>, path: PathBuf, ledger: Option<PathBuf>) -> PyResult<Key> {
+        let key = py.detach(|| corrnoise::Key::create_file(path)).map_err(raise)?;
+        Ok(with_ledger(key, ledger))
     }
 
-    /// The key in a file of 32 raw bytes or 64 hexadecimal digits.
+    /// The key in a file of 32 raw bytes or 64 hexadecimal digits; `ledger` as for `create_file`.
     #[staticmethod]
-    #[pyo3(signature = (path, run_id = ""))]
-    fn from_file(path: PathBuf, run_id: &str) -> PyResult<Key> {
-        corrnoise::Key::from_file(path, run_id).map(Key::from).map_err(raise)
+    #[pyo3(signature = (path, run_id = "", *, ledger = None))]
+    fn from_file(py: Python<'_>, path: PathBuf, run_id: &str, ledger: Option<PathBuf>) -> PyResult<Key> {
+        let key = py.detach(|| corrnoise::Key::from_file(path, run_id)).map_err(raise)?;
+        Ok(with_ledger(key, ledger))
     }
 
-    /// A key from 32 bytes of a good generator. Runs of one plan under one key need different run ids.
+    /// A key from 32 bytes of a good generator. Runs of one plan under one key need different run ids, which nothing checks unless
+    /// `ledger` names a folder that records them.
     #[staticmethod]
-    fn from_bytes(key: &[u8], run_id: &str) -> PyResult<Key> {
+    #[pyo3(signature = (key, run_id, *, ledger = None))]
+    fn from_bytes(key: &[u8], run_id: &str, ledger: Option<PathBuf>) -> PyResult<Key> {
         let bytes = key
             .try_into()
             .map_err(|_| invalid(format!("key has length {}: expected 32 bytes", key.len())))?;
-        Ok(corrnoise::Key::from_bytes(bytes, run_id).into())
+        Ok(with_ledger(corrnoise::Key::from_bytes(bytes, run_id), ledger))
     }
 
     /// As `from_bytes`, from 64 hexadecimal digits.
     #[staticmethod]
-    fn from_hex(digits: &str, run_id: &str) -> PyResult<Key> {
-        corrnoise::Key::from_hex(digits, run_id).map(Key::from).map_err(raise)
+    #[pyo3(signature = (digits, run_id, *, ledger = None))]
+    fn from_hex(digits: &str, run_id: &str, ledger: Option<PathBuf>) -> PyResult<Key> {
+        let key = corrnoise::Key::from_hex(digits, run_id).map_err(raise)?;
+        Ok(with_ledger(key, ledger))
+    }
+
+    /// A copy without a ledger, for noise that is looked at and thrown away: nothing is compared and nothing recorded.
+    fn without_ledger(&self) -> Key {
+        self.key.duplicate().without_ledger().into()
     }
 
     /// The run's name.

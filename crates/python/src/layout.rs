@@ -19,11 +19,12 @@ pub(crate) enum Model<'py> {
 
 impl Model<'_> {
     /// The part of the model inside `ranges`; all of it if there are none.
-    pub(crate) fn shard(&self, ranges: Option<Vec<(u64, u64)>>) -> PyResult<Shard> {
+    pub(crate) fn shard(&self, ranges: Option<Vec<(u64, u64)>>, replica: bool) -> PyResult<Shard> {
         let whole = match self {
             Model::Flat(dim) => Shard::whole(*dim).map_err(raise)?,
             Model::Layout(layout) => layout.0.whole(),
         };
+        let whole = if replica { whole.replica() } else { whole };
         let Some(ranges) = ranges else { return Ok(whole) };
         let ranges: Vec<_> = ranges.into_iter().map(|(start, stop)| start..stop).collect();
         whole.select(&ranges).map_err(raise)

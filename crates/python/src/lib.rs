@@ -37,6 +37,16 @@ mod native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // Python's own channel, with its filters; an exception that a filter makes of it is shown and goes no further.
+        corrnoise::warning::set_handler(|text| {
+            Python::attach(|py| {
+                let category = py.get_type::<pyo3::exceptions::PyRuntimeWarning>();
+                let text = std::ffi::CString::new(text).unwrap_or_default();
+                if let Err(error) = PyErr::warn(py, &category, &text, 1) {
+                    error.write_unraisable(py, None);
+                }
+            });
+        });
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("NOISE_SPEC_VERSION", corrnoise::NOISE_SPEC_VERSION)
     }

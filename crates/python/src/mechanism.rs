@@ -119,22 +119,23 @@ impl Mechanism {
 
 #[pymethods]
 impl Mechanism {
-    /// A new run, from step 0 on. Takes the key. `stream` is the address of a CUDA stream that outlives the mechanism.
+    /// A new run, from step 0 on. Takes the key. `replica` says that other processes add the same noise to the same gradients. `stream` is the address of a CUDA stream that outlives the mechanism.
     #[new]
     #[allow(clippy::too_many_arguments)] // keywords, in Python
-    #[pyo3(signature = (plan, key, model, *, ranges = None, threads = 0, compact = false, device = "cpu", stream = 0))]
+    #[pyo3(signature = (plan, key, model, *, ranges = None, replica = false, threads = 0, compact = false, device = "cpu", stream = 0))]
     fn new(
         py: Python<'_>,
         plan: &Plan,
         key: &Key,
         model: Model<'_>,
         ranges: Option<Vec<(u64, u64)>>,
+        replica: bool,
         threads: usize,
         compact: bool,
         device: &str,
         stream: usize,
     ) -> PyResult<Mechanism> {
-        let shard = model.shard(ranges)?;
+        let shard = model.shard(ranges, replica)?;
         let place = Place::new(device, stream, threads, compact)?;
         let make = |key| Engine::new(&plan.0, key, shard.clone(), &place);
         Self::build(py, plan, key, shard.clone(), place.clone(), make)
@@ -142,7 +143,7 @@ impl Mechanism {
 
     /// Goes on from any checkpoints that together hold the model's part. Takes the key.
     #[staticmethod]
-    #[pyo3(signature = (plan, key, model, files, *, resume = "new", nonce = None, ranges = None, threads = 0, compact = false, device = "cpu", stream = 0))]
+    #[pyo3(signature = (plan, key, model, files, *, resume = "new", nonce = None, ranges = None, replica = false, threads = 0, compact = false, device = "cpu", stream = 0))]
     #[allow(clippy::too_many_arguments)] // keywords, in Python
     fn resume(
         py: Python<'_>,
@@ -153,12 +154,13 @@ impl Mechanism {
         resume: &str,
         nonce: Option<&[u8]>,
         ranges: Option<Vec<(u64, u64)>>,
+        replica: bool,
         threads: usize,
         compact: bool,
         device: &str,
         stream: usize,
     ) -> PyResult<Mechanism> {
-        let (shard, resume) = (model.shard(ranges)?, resume_mode(resume, nonce)?);
+        let (shard, resume) = (model.shard(ranges, replica)?, resume_mode(resume, nonce)?);
         let place = Place::new(device, stream, threads, compact)?;
         let make = |key| {
             let checkpoints = files.iter().map(Checkpoint::open).collect::<corrnoise::Result<_>>()?;
@@ -243,7 +245,8 @@ impl Mechanism {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Goes on from checkpoints given as bytes, in place of where this mechanism is now.
+    /// Goes on from checkpoints given as bytes, in place of where this mechanism is now. "exact" is refused if this mechanism made
+    /// steps of the checkpoint's incarnation after it, whatever it loaded since.
     #[pyo3(signature = (states, *, resume = "new", nonce = None))]
     fn load_state(
         &self,
@@ -254,21 +257,10 @@ impl Mechanism {
     ) -> PyResult<()> {
         let mode = resume_mode(resume, nonce)?;
         py.detach(|| {
-            let checkpoints = states.into_iter().map(Checkpoint::from_bytes).collect::<corrnoise::Result<_>>();
+            let checkpoints =
+                states.into_iter().map(Checkpoint::from_bytes).collect::<corrnoise::Result<_>>();
             let checkpoints = checkpoints.map_err(raise)?;
-            let mut running = self.lock()?;
-            let (key, shard) = (self.key.duplicate(), self.shard.clone());
-            let resumed = Engine::resume_from(&self.plan, key, shard, checkpoints, mode, &self.place);
-            let resumed = resumed.map_err(raise)?;
-            let (made, at) = (running.engine.next_step(), resumed.next_step());
-            if mode == Resume::Exact && at < made {
-                return Err(invalid(format!(
-                    "resume is \"exact\" at step {at}, and this mechanism made steps up to {made}: expected \"new\", which \
-                     repeats no noise"
-                )));
-            }
-            running.engine = resumed;
-            Ok(())
+            self.lock()?.engine.reload(checkpoints, mode, &self.place).map_err(raise)
         })
     }
 

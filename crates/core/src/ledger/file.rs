@@ -105,7 +105,7 @@ impl ClaimFile {
                  use another run id, or another key"
             ))
         };
-        let claim = ClaimFile::read(&mut file.file()).map_err(|reason| refuse(reason))?;
+        let claim = ClaimFile::read(&mut file.file()).map_err(&refuse)?;
         match claim.rows.is_named_by(path) {
             true => Ok((claim, alive)),
             false => Err(refuse("its name is another's")),

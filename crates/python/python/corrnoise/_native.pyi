@@ -103,13 +103,16 @@ class Key:
     @staticmethod
     def from_os() -> Key: ...
     @staticmethod
-    def create_file(path: str | PathLike[str]) -> Key: ...
+    def create_file(path: str | PathLike[str], *, ledger: str | PathLike[str] | None = None) -> Key: ...
     @staticmethod
-    def from_file(path: str | PathLike[str], run_id: str = "") -> Key: ...
+    def from_file(
+        path: str | PathLike[str], run_id: str = "", *, ledger: str | PathLike[str] | None = None
+    ) -> Key: ...
     @staticmethod
-    def from_bytes(key: bytes, run_id: str) -> Key: ...
+    def from_bytes(key: bytes, run_id: str, *, ledger: str | PathLike[str] | None = None) -> Key: ...
     @staticmethod
-    def from_hex(digits: str, run_id: str) -> Key: ...
+    def from_hex(digits: str, run_id: str, *, ledger: str | PathLike[str] | None = None) -> Key: ...
+    def without_ledger(self) -> Key: ...
     @property
     def run_id(self) -> str: ...
 
@@ -135,6 +138,7 @@ class Mechanism:
         model: int | Layout,
         *,
         ranges: Sequence[tuple[int, int]] | None = None,
+        replica: bool = False,
         threads: int = 0,
         compact: bool = False,
         device: str = "cpu",
@@ -150,6 +154,7 @@ class Mechanism:
         resume: Literal["new", "exact"] = "new",
         nonce: bytes | None = None,
         ranges: Sequence[tuple[int, int]] | None = None,
+        replica: bool = False,
         threads: int = 0,
         compact: bool = False,
         device: str = "cpu",

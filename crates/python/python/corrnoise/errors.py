@@ -17,6 +17,10 @@ class KeyRefused(Error, ValueError):
     """Key material that cannot be used, or a key that already serves a mechanism."""
 
 
+class RepeatedNoise(KeyRefused):
+    """A start, or a resume, that would make noise which was made before. Nothing was changed."""
+
+
 class CheckpointError(Error, ValueError):
     """A checkpoint that cannot be used: another plan, key or model, or a damaged file."""
 
@@ -39,6 +43,10 @@ class PastEnd(StepError):
 
 class Poisoned(StepError):
     """An earlier step failed half-way: resume from a checkpoint."""
+
+
+class Forked(StepError):
+    """The mechanism belongs to the process that this one was forked from: make one here."""
 
 
 class GradientOverflow(StepError, ArithmeticError):

@@ -121,22 +121,24 @@ class ShardedNoise(Ranks):
         group: dist.ProcessGroup | None = None,
         folder: str | os.PathLike[str] | None = None,
         resume: Literal["new", "exact"] = "new",
+        replica: bool = False,
         threads: int = 0,
     ) -> None:
         """A module after `fully_shard`, or pieces.
 
-        Pieces name every tensor of the model in the same order on all ranks; an empty piece is a tensor of no values.
+        Pieces name every tensor of the model in the same order on all ranks; an empty piece is a tensor of no values. `replica` says that
+        other ranks hold the same pieces, with the same gradients; a module knows it by itself (HSDP).
         """
         first = True
         if isinstance(pieces, torch.nn.Module):
-            pieces, first = pieces_of(pieces)
+            pieces, replica, first = pieces_of(pieces)
         sizes, held, self._held = held_pieces(pieces)
         layout = Layout(sizes)
         starts = {name: start for name, start, _ in layout.tensors}
         ranges = [(starts[name] + low, starts[name] + high) for name, low, high in held]
         device = next((local(p).device for p in self._held.values()), torch.device("cpu"))
         place = Place(device, threads=threads)
-        super().__init__(plan, key, layout, ranges, place, group=group, folder=folder, resume=resume, saves=first)
+        super().__init__(plan, key, layout, ranges, place, group=group, folder=folder, resume=resume, saves=first, replica=replica)
 
     def add_noise(self, batch: Batch | Literal["unchecked"] | None = None) -> None:
         """Adds the noise of the next step to the gradient of every piece. To be called by all ranks, with the whole batch of the step.

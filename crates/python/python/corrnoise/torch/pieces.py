@@ -21,12 +21,12 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def pieces_of(module: torch.nn.Module) -> tuple[list[Piece], bool]:
-    """A module's pieces after `fully_shard` (FSDP2), and whether this rank is the first of those that hold the same ones.
+def pieces_of(module: torch.nn.Module) -> tuple[list[Piece], bool, bool]:
+    """A module's pieces after `fully_shard` (FSDP2), whether several ranks hold the same ones, and whether this is the first of them.
 
     Rows of every parameter are cut across one dimension of the mesh; along the others it is replicated (HSDP).
     """
-    pieces, first = [], True
+    pieces, replica, first = [], False, True
     for name, parameter in named_parameters(module).items():
         if not isinstance(parameter, DTensor):
             raise InvalidArgument(f"parameter {name!r} is no DTensor: expected a module after fully_shard")
@@ -38,13 +38,14 @@ def pieces_of(module: torch.nn.Module) -> tuple[list[Piece], bool]:
                 cut.append((coordinate, mesh.size(dimension)))
             elif isinstance(placement, Replicate):
                 first = first and coordinate == 0
+                replica = replica or mesh.size(dimension) > 1
             else:
                 cut.extend([(0, 0)] * 2)
         if len(cut) != 1:
             placements = parameter.placements
             raise InvalidArgument(f"parameter {name!r} is placed as {placements}: expected one Shard(0), else Replicate()")
         pieces.append((name, parameter.numel(), first_coordinate(name, parameter, *cut[0]), parameter))
-    return pieces, first
+    return pieces, replica, first
 
 
 def first_coordinate(name: str, parameter: DTensor, rank: int, world: int) -> int:

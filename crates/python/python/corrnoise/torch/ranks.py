@@ -29,6 +29,7 @@ class Ranks:
         folder: str | os.PathLike[str] | None,
         resume: str,
         saves: bool = True,
+        replica: bool = False,
     ) -> None:
         self._group = group
         self._rank, self._world = dist.get_rank(group), dist.get_world_size(group)
@@ -36,12 +37,13 @@ class Ranks:
         # Where several ranks hold the same coordinates, one of them writes the checkpoint.
         self._saves = saves and bool(ranges)
         self._idle = not ranges
-        options = {"ranges": ranges, **place.options}
+        options = {"ranges": ranges, "replica": replica, **place.options}
         if self._idle:
             # A rank without coordinates refuses what the others refuse, before it waits for them: it makes one coordinate's noise,
             # and throws it away.
             first = next(start for _, start, stop in layout.tensors if start < stop)
             options = {"ranges": [(first, first + 1)], "threads": 1}
+            key = key.without_ledger()
         if folder is None:
             self._mechanism = Mechanism(plan, key, layout, **options)
         else:
