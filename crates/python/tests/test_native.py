@@ -151,6 +151,24 @@ def test_state_in_memory(mechanism):
     assert mechanism.next_step == 3
 
 
+def test_exact_resume_is_refused_after_new(mechanism):
+    """A new incarnation is back at the state's step, but the rows of the first one after it were made all the same."""
+    state = mechanism.state()
+    for _ in range(3):
+        mechanism.add_to(gradients())
+    mechanism.load_state([state])
+    fresh = mechanism.state()
+    with pytest.raises(corrnoise.Error):
+        mechanism.load_state([state], resume="exact")
+    assert mechanism.next_step == 0, "a refusal changes nothing"
+    mechanism.load_state([fresh], resume="exact")  # of this incarnation nothing was made yet
+    mechanism.add_to(gradients())
+    for old in (state, fresh):
+        with pytest.raises(corrnoise.Error):
+            mechanism.load_state([old], resume="exact")
+    assert mechanism.next_step == 1
+
+
 def test_plans_keys_and_layouts(tmp_path, layout):
     one = plan()
     one.save(tmp_path / "plan.json")
