@@ -214,3 +214,69 @@ fn reads_a_key() {
         (0..2).for_each(|_| drop(Key::from_file(&path, "").unwrap()));
     }
 }
+
+/// A device that counts its own steps, as a captured graph does.
+struct Counting {
+    made: u64,
+}
+
+impl corrnoise::backend::Backend for Counting {
+    type Gradients<'list, 'memory: 'list> = ();
+
+    fn check(&self, (): &()) -> corrnoise::Result<()> {
+        Ok(())
+    }
+
+    fn step(&mut self, _: &corrnoise::backend::Step<'_>, (): ()) -> corrnoise::Result<()> {
+        Ok(())
+    }
+
+    fn read_state(&self, _: usize, _: u64, _: &mut [u8]) -> corrnoise::Result<()> {
+        Ok(())
+    }
+
+    fn write_state(&mut self, _: usize, _: u64, _: &[u8]) -> corrnoise::Result<()> {
+        Ok(())
+    }
+}
+
+impl corrnoise::backend::Replay for Counting {
+    fn schedule(&mut self, _: &corrnoise::backend::Step<'_>) -> corrnoise::Result<()> {
+        Ok(())
+    }
+
+    fn start(&mut self) -> corrnoise::Result<()> {
+        if self.made == 99 { Err(Error::Device("no memory".into())) } else { Ok(()) }
+    }
+
+    fn enqueue(&mut self, (): ()) -> corrnoise::Result<()> {
+        Ok(())
+    }
+
+    fn stop(&mut self) -> corrnoise::Result<u64> {
+        Ok(self.made)
+    }
+}
+
+#[test]
+fn a_replay_claims_its_steps_and_gives_back_the_rest() {
+    // Steps that the device makes, whether the replay is ended, and what a later start is told.
+    for (made, ended, told) in
+        [(2, true, Some("steps 0 to 1")), (0, true, None), (2, false, Some("steps 0 to 4")), (99, true, None)]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let shard = || Shard::whole(DIM).unwrap();
+        let backend = |_: &[corrnoise::RunKey], _: &Shard| Ok(Counting { made });
+        let mut noise = Mechanism::with_backend(&plan(), key(folder.path(), ""), shard(), backend).unwrap();
+        assert_eq!(noise.begin_replay(5).is_ok(), made != 99);
+        if ended && made != 99 {
+            assert_eq!(noise.end_replay().unwrap(), made);
+        }
+        drop(noise);
+        assert_eq!(claims(folder.path()), usize::from(told.is_some()), "{made} {ended}");
+        match told {
+            Some(told) => assert!(refusal(start(folder.path(), "", shard())).contains(told)),
+            None => drop(start(folder.path(), "", shard()).unwrap()),
+        }
+    }
+}
