@@ -6,7 +6,7 @@
 //! ```
 //! A temporary has no name while it is written, where the system offers that (`O_TMPFILE`): a killed process leaves nothing. If
 //! the target does not exist, it gets the target's name at once.
-//! Elsewhere it has a name from the start. Names follow one pattern per target ([`names`]), and a live writer holds a
+//! Elsewhere it has a name from the start. Names follow one pattern per target, and a live writer holds a
 //! kernel lock on its temporary, so that the next save can tell what a dead process left, and removes it.
 
 mod leftovers;
