@@ -259,6 +259,15 @@ fn plans_keys_and_shards_are_refused_with_a_reason() {
         assert_eq!(segment, Range { start: 1024, end: 1034 });
         let gap = Range { start: 1000, end: 1024 };
         assert_eq!(corrnoise_shard_select(handles.shard, &gap, 1, &mut shard), Status::InvalidArgument);
+        // The second ends before it starts, and hides that the third overlaps the first.
+        let folded = [(0, 600), (900, 10), (300, 1000)].map(|(start, end)| Range { start, end });
+        let status = corrnoise_shard_select(handles.shard, folded.as_ptr(), 3, &mut shard);
+        assert_eq!(status, Status::InvalidArgument);
+        assert!(message().contains("[900..10]: expected no range that ends before"), "{}", message());
+        let overlap = [(0, 600), (599, 1000)].map(|(start, end)| Range { start, end });
+        let status = corrnoise_shard_select(handles.shard, overlap.as_ptr(), 2, &mut shard);
+        assert_eq!(status, Status::InvalidArgument);
+        assert!(message().contains("[0..600, 599..1000]: expected ascending and disjoint"), "{}", message());
         corrnoise_plan_free(null_mut());
         corrnoise_key_free(null_mut());
         corrnoise_shard_free(null_mut());

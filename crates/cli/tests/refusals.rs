@@ -5,7 +5,7 @@ mod common;
 use common::{KEY, Plans, binary};
 
 /// A command line as words, `{x}` being a file of the test's folder, and what the message must contain.
-const CASES: [(&str, &[&str]); 72] = [
+const CASES: [(&str, &[&str]); 73] = [
     // The command line itself.
     ("", &["subcommand"]),
     ("bogus", &["bogus"]),
@@ -92,6 +92,10 @@ const CASES: [(&str, &[&str]); 72] = [
     (
         "generate --plan {blt.json} KEY --steps 0..1 --coords 0..11 --dim 10 --out {o.npy}",
         &["0..11", "0..10"],
+    ),
+    (
+        "generate --plan {blt.json} KEY --steps 0..1 --coords 9..3 --out {o.npy}",
+        &["9..3", "larger than the start"],
     ),
     ("generate --plan {blt.json} KEY --steps 0..1 --coords 9 --out {o.npy}", &["'9'", "0..100"]),
     ("generate --plan {blt.json} KEY --steps 0..1 --coords 0..1e15 --out {o.npy}", &["2^48"]),

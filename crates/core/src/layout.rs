@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::noise::TILE;
 use crate::plan::Fingerprint;
+use std::collections::HashSet;
 use std::ops::Range;
 
 /// Named tensors in a stable order, each starting at a multiple of 512 coordinates.
@@ -43,11 +44,12 @@ impl Layout {
                     "a model of at most 2^48 coordinates",
                 ));
             };
-            if layout.tensors.iter().any(|tensor| tensor.name == name) {
-                return Err(Error::parameter("tensor name", format!("{name:?}"), "different names"));
-            }
             layout.tensors.push(Tensor { name, coords: first..end });
             layout.dim = end;
+        }
+        let mut names = HashSet::with_capacity(layout.tensors.len());
+        if let Some(tensor) = layout.tensors.iter().find(|tensor| !names.insert(tensor.name.as_str())) {
+            return Err(Error::parameter("tensor name", format!("{:?}", tensor.name), "different names"));
         }
         match layout.tensors.is_empty() {
             true => Err(Error::length("list of tensors", 0, "at least 1")),
@@ -68,7 +70,7 @@ impl Layout {
     /// All tensors as one shard; gradients are then given tensor by tensor.
     pub fn whole(&self) -> Shard {
         let segments = self.tensors.iter().map(|tensor| tensor.coords.clone()).collect();
-        Shard { space: self.fingerprint(), dim: self.dim, segments, replica: false }
+        Shard::new(self.fingerprint(), self.dim, segments)
     }
 
     /// What names this layout: the names, lengths and order of its tensors.
@@ -82,18 +84,32 @@ impl Layout {
     }
 }
 
-/// The coordinates that one process makes noise for: ascending, disjoint ranges of a space.
+/// The coordinates that one process makes noise for: ascending, disjoint ranges of a space, none of them empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shard {
     space: Fingerprint,
     dim: u64,
     segments: Vec<Range<u64>>,
+    /// For every segment, how many of the shard's coordinates lie before it.
+    before: Vec<u64>,
+    num_coords: u64,
     replica: bool,
 }
 
 impl Shard {
     /// Largest coordinate space: 2⁴⁸, beyond any model and small enough that no byte count overflows.
     pub const MAX_DIM: u64 = 1 << 48;
+
+    /// `segments` ascend, are disjoint and not empty.
+    fn new(space: Fingerprint, dim: u64, segments: Vec<Range<u64>>) -> Shard {
+        let mut num_coords = 0;
+        let count = |segment: &Range<u64>| {
+            num_coords += segment.end - segment.start;
+            num_coords - (segment.end - segment.start)
+        };
+        let before = segments.iter().map(count).collect();
+        Shard { space, dim, segments, before, num_coords, replica: false }
+    }
 
     /// All `dim` coordinates of a model given as one flat vector.
     ///
@@ -109,23 +125,25 @@ impl Shard {
     }
 
     /// The part of this shard inside ascending, disjoint ranges, for processes that own a piece of every tensor.
+    ///
+    /// A range may be empty: a process that owns a piece of every tensor may own nothing of a small one. One that ends before
+    /// it starts is refused, and so are ranges of which none holds a coordinate of this shard.
     pub fn select(&self, ranges: &[Range<u64>]) -> Result<Shard> {
-        if let Some(pair) = ranges.windows(2).find(|pair| pair[0].end > pair[1].start) {
-            return Err(Error::parameter("coordinate ranges", format!("{pair:?}"), "ascending and disjoint"));
-        }
+        check_ascending("coordinate ranges", ranges)?;
         let mut segments = Vec::new();
         for range in ranges {
+            let first = self.segments.partition_point(|own| own.end <= range.start);
+            let reached = self.segments[first..].iter().take_while(|own| own.start < range.end);
             let cut = |own: &Range<u64>| own.start.max(range.start)..own.end.min(range.end);
-            segments.extend(self.segments.iter().map(cut).filter(|part| part.start < part.end));
+            segments.extend(reached.map(cut).filter(|part| part.start < part.end));
         }
-        match segments.is_empty() {
-            true => Err(Error::parameter(
-                "coordinate ranges",
-                format!("{ranges:?}"),
-                format!("some of this shard's coordinates, which lie in 0..{}", self.dim),
-            )),
-            false => Ok(Shard { segments, ..self.clone() }),
+        if segments.is_empty() {
+            let expected = format!("some of this shard's coordinates, which lie in 0..{}", self.dim);
+            return Err(Error::parameter("coordinate ranges", shown(ranges), expected));
         }
+        // Two gradients of one coordinate would get the same noise, which their difference is then without: worth a second look.
+        check_ascending("segments", &segments)?;
+        Ok(Shard { replica: self.replica, ..Shard::new(self.space, self.dim, segments) })
     }
 
     /// The same coordinates, held by other processes too, which add the same noise to the same gradients (replicas). The ledger
@@ -146,7 +164,15 @@ impl Shard {
 
     /// How many coordinates this shard owns.
     pub fn num_coords(&self) -> u64 {
-        self.segments.iter().map(|segment| segment.end - segment.start).sum()
+        self.num_coords
+    }
+
+    /// For every segment that holds the shard's coordinate number `first` or a later one, in order: how many of the shard's
+    /// coordinates lie before it, and the segment.
+    #[doc(hidden)]
+    pub fn segments_from(&self, first: u64) -> impl Iterator<Item = (u64, &Range<u64>)> {
+        let at = self.before.partition_point(|before| *before <= first).saturating_sub(1);
+        self.before[at..].iter().copied().zip(&self.segments[at..])
     }
 
     /// Size of the whole space.
@@ -160,42 +186,28 @@ impl Shard {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tensors_start_at_tiles() {
-        let layout = Layout::new([("w", 1000), ("b", 10), ("v", 512)]).unwrap();
-        let coords: Vec<_> = layout.tensors().iter().map(|t| t.coords.clone()).collect();
-        assert_eq!(coords, [0..1000, 1024..1034, 1536..2048]);
-        assert_eq!(layout.dim(), 2048);
-        assert_eq!(layout.whole().num_coords(), 1522);
-        let part = layout.whole().within(900..1030).unwrap();
-        assert_eq!(part.segments(), [900..1000, 1024..1030]);
-        assert_eq!(part.space(), layout.fingerprint());
-        assert!(layout.whole().within(1000..1024).is_err(), "a gap holds no coordinate");
-        let halves = layout.whole().select(&[500..1000, 1029..1034, 1792..2048]).unwrap();
-        assert_eq!(halves.segments(), [500..1000, 1029..1034, 1792..2048]);
-        assert!(layout.whole().select(&[5..9, 8..10]).unwrap_err().to_string().contains("disjoint"));
+/// Refuses ranges that end before they start, overlap, or do not ascend; names the first such range or pair.
+fn check_ascending(name: &str, ranges: &[Range<u64>]) -> Result<()> {
+    if let Some(range) = ranges.iter().find(|range| range.start > range.end) {
+        return Err(Error::parameter(
+            name,
+            shown(std::slice::from_ref(range)),
+            "no range that ends before it starts",
+        ));
     }
-
-    #[test]
-    fn bad_layouts_are_named() {
-        let error = |tensors: Vec<(&str, u64)>| Layout::new(tensors).unwrap_err().to_string();
-        assert!(error(vec![]).contains("list of tensors"));
-        assert!(error(vec![("w", 0)]).contains("\"w\""));
-        assert!(error(vec![("w", 1), ("w", 2)]).contains("different names"));
-        assert!(error(vec![("w", u64::MAX)]).contains("18446744073709551615"));
-        assert!(error(vec![("w", 1 << 48), ("b", 1)]).contains("2^48"));
-        assert!(Shard::whole(0).is_err());
-        assert!(Shard::whole(1 << 48).is_ok());
-    }
-
-    #[test]
-    fn order_and_names_are_part_of_the_fingerprint() {
-        let print = |tensors: [(&str, u64); 2]| Layout::new(tensors).unwrap().fingerprint();
-        assert_ne!(print([("w", 5), ("b", 5)]), print([("b", 5), ("w", 5)]));
-        assert_ne!(print([("w", 5), ("b", 5)]), print([("w", 5), ("b", 6)]));
+    match ranges.windows(2).find(|pair| pair[0].end > pair[1].start) {
+        Some(pair) => Err(Error::parameter(name, shown(pair), "ascending and disjoint")),
+        None => Ok(()),
     }
 }
+
+/// Ranges for a message: the first and the last of many.
+fn shown(ranges: &[Range<u64>]) -> String {
+    match ranges {
+        [first, _, .., last] => format!("[{first:?}, …, {last:?}], {} in all,", ranges.len()),
+        few => format!("{few:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

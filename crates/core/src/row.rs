@@ -8,6 +8,7 @@
 //! chooses the ChaCha key: two lives share no keystream at all, even if neither knows of the other.
 
 use crate::error::{Error, Result};
+use std::collections::HashSet;
 
 /// What a row is for. Each family is a keystream range of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -128,26 +129,36 @@ impl From<Incarnations> for Vec<(u64, String)> {
 impl TryFrom<Vec<(u64, String)>> for Incarnations {
     type Error = Error;
     fn try_from(list: Vec<(u64, String)>) -> Result<Incarnations> {
-        let refuse = || {
+        let refuse = |at: usize| {
+            let value = format!("{:?}", list.get(at));
             Error::parameter(
-                "list of incarnations",
-                format!("{list:?}"),
+                format!("incarnation {at}"),
+                value,
                 "(0, \"\"), then ascending steps with nonces",
             )
         };
-        let mut lives = Incarnations::first();
         if !list.first().is_some_and(|(first, nonce)| *first == 0 && nonce.is_empty()) {
-            return Err(refuse());
+            return Err(refuse(0));
         }
-        for (step, nonce) in &list[1..] {
+        if list.len() > usize::from(u16::MAX) + 1 {
+            return Err(Error::length("list of incarnations", list.len(), "at most 65536"));
+        }
+        // Not by `begin` one by one: each call looks at all before it, and a list comes from a file.
+        let mut lives = Incarnations::first();
+        let mut known = HashSet::new();
+        for (at, (step, nonce)) in list.iter().enumerate().skip(1) {
             let digits = nonce.bytes().all(|c| c.is_ascii_hexdigit()) && nonce.len() == 2 * Self::NONCE_LEN;
             let ascends = lives.0.last().is_some_and(|last| last.first_step < *step || last.nonce.is_empty());
             if !digits || !ascends {
-                return Err(refuse());
+                return Err(refuse(at));
             }
             let byte =
                 |i: usize| u8::from_str_radix(&nonce[2 * i..2 * i + 2], 16).expect("hexadecimal digits");
-            lives.begin(*step, std::array::from_fn(byte))?;
+            let nonce: [u8; Self::NONCE_LEN] = std::array::from_fn(byte);
+            if !known.insert(nonce) {
+                return Err(refuse(at));
+            }
+            lives.0.push(Life { first_step: *step, nonce: nonce.to_vec() });
         }
         Ok(lives)
     }
@@ -196,5 +207,20 @@ mod tests {
         let other = "02".repeat(16);
         let backwards = format!("[[0,\"\"],[9,\"{nonce}\"],[5,\"{other}\"]]");
         assert!(serde_json::from_str::<Incarnations>(&backwards).is_err());
+    }
+    /// A list comes from a file: as long as it may be, it is read in no time, and an error does not repeat it.
+    #[test]
+    fn the_longest_list_is_read_and_a_longer_one_refused() {
+        let life = |step: u64| (step, if step == 0 { String::new() } else { format!("{step:032x}") });
+        let mut list: Vec<(u64, String)> = (0..=65_535).map(life).collect();
+        let lives = Incarnations::try_from(list.clone()).unwrap();
+        assert_eq!(Vec::from(lives), list);
+        list.push(life(65_536));
+        let error = Incarnations::try_from(list.clone()).unwrap_err().to_string();
+        assert!(error.contains("length 65537: expected at most 65536"), "{error}");
+        list.truncate(65_535);
+        list.push((65_535, format!("{:032x}", 7)));
+        let error = Incarnations::try_from(list).unwrap_err().to_string();
+        assert!(error.contains("incarnation 65535 is") && error.len() < 200, "a nonce used twice: {error}");
     }
 }

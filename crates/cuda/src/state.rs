@@ -14,6 +14,8 @@ pub(crate) const VALUE_BYTES: usize = size_of::<f32>();
 pub(crate) struct Tiles {
     /// Without gradients.
     pub(crate) segments: Vec<Segment>,
+    /// For every segment, how many of the shard's coordinates lie before it.
+    before: Vec<u64>,
     pub(crate) count: u64,
 }
 
@@ -36,7 +38,8 @@ impl Tiles {
                 segment
             })
             .collect();
-        Tiles { segments, count }
+        let before = shard.segments_from(0).map(|(before, _)| before).collect();
+        Tiles { segments, before, count }
     }
 
     /// Values of one slot.
@@ -53,12 +56,12 @@ impl Tiles {
     /// The runs of a slot that hold the shard's coordinates `first..first + len`: for each, its place among them and in the slot.
     pub(crate) fn runs(&self, first: u64, len: u64) -> impl Iterator<Item = (Range<u64>, u64)> {
         let end = first + len;
-        let mut before = 0;
-        self.segments.iter().filter_map(move |segment| {
+        let at = self.before.partition_point(|before| *before <= first).saturating_sub(1);
+        let reached =
+            self.before[at..].iter().zip(&self.segments[at..]).take_while(move |(before, _)| **before < end);
+        reached.filter_map(move |(&before, segment)| {
             let (low, high) = (first.max(before), end.min(before + segment.length));
-            let within = low.saturating_sub(before);
-            before += segment.length;
-            let at = segment.first_tile * TILE + segment.first % TILE + within;
+            let at = segment.first_tile * TILE + segment.first % TILE + low.saturating_sub(before);
             (low < high).then(|| (low - first..high - first, at))
         })
     }

@@ -186,6 +186,11 @@ def test_plans_keys_and_layouts(tmp_path, layout):
     assert "Key(run_id" in repr(made)
     with pytest.raises(corrnoise.InvalidArgument, match="0 to|2\\^48|coordinate"):
         corrnoise.Mechanism(one, made, 10, ranges=[(10, 11)])
+    # The second ends before it starts, and hides that the third overlaps the first.
+    with pytest.raises(corrnoise.InvalidArgument, match=r"\[9\.\.1\]: expected no range that ends before it starts"):
+        corrnoise.Mechanism(one, made, 10, ranges=[(0, 6), (9, 1), (3, 10)])
+    with pytest.raises(corrnoise.InvalidArgument, match=r"\[0\.\.6, 5\.\.10\]: expected ascending and disjoint"):
+        corrnoise.Mechanism(one, made, 10, ranges=[(0, 6), (5, 10)])
     first = corrnoise.Mechanism(one, made, 10)
     with pytest.raises(errors.KeyRefused, match="already serves a mechanism"):
         corrnoise.Mechanism(one, made, 10)

@@ -85,8 +85,8 @@ impl State {
         len: usize,
         mut visit: impl FnMut(std::ops::Range<usize>, usize),
     ) {
-        let (mut before, end) = (0, first + len as u64);
-        for segment in shard.segments() {
+        let end = first + len as u64;
+        for (before, segment) in shard.segments_from(first).take_while(|(before, _)| *before < end) {
             let size = segment.end - segment.start;
             let mut local = first.saturating_sub(before).min(size);
             let stop = end.saturating_sub(before).min(size);
@@ -108,7 +108,6 @@ impl State {
                 visit(visited..visited + run, base + within);
                 local += run as u64;
             }
-            before += size;
         }
     }
 }

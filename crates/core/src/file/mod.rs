@@ -4,8 +4,9 @@
 //! open a temporary → write → fsync → give it a temporary name → rename it over the target → fsync the folder
 //!                                    └──────────── only a kill here leaves a file ────────┘
 //! ```
-//! A temporary has no name while it is written, where the system offers that (`O_TMPFILE`): a killed process leaves nothing.
-//! Elsewhere it has a name from the start. Names follow one pattern per target ([`names`]), and a live writer holds a
+//! A temporary has no name while it is written, where the system offers that (`O_TMPFILE`): a killed process leaves nothing. If
+//! the target does not exist, it gets the target's name at once.
+//! Elsewhere it has a name from the start. Names follow one pattern per target, and a live writer holds a
 //! kernel lock on its temporary, so that the next save can tell what a dead process left, and removes it.
 
 mod leftovers;

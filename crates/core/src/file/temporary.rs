@@ -65,7 +65,14 @@ impl Temporary {
     pub(super) fn replace(mut self, path: &Path) -> io::Result<()> {
         self.file.sync_all()?;
         if self.name.is_none() {
-            self.link_to_temporary_name()?;
+            // Where nothing has the name yet, as with checkpoints that are named by their step, no other is ever needed.
+            match link(&self.file, path) {
+                Ok(()) => return sync_folder(&self.folder),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    self.link_to_temporary_name()?
+                }
+                Err(error) => return Err(error),
+            }
         }
         let name = self.name.as_ref().expect("it was given a name");
         std::fs::rename(name, path)?;

@@ -176,6 +176,11 @@ fn save_for_ever(folder: &Path) -> ! {
     loop {
         for byte in 0..=u8::MAX {
             save(kind, &folder.join("state"), Access::Owner, &vec![byte; SIZE]).unwrap();
+            if kind == Kind::Unnamed {
+                let new = folder.join(format!("new {byte}"));
+                save(kind, &new, Access::Owner, b"whole").unwrap();
+                std::fs::remove_file(new).unwrap();
+            }
         }
     }
 }
@@ -219,6 +224,13 @@ fn killed_saves_leave_a_whole_file() {
                 "a part of a file"
             );
             let names = temporaries(&folder);
+            // Nobody may ever save under these names again, and so nobody would clear them.
+            assert!(names.iter().all(|name| name.starts_with(".state.")), "{names:?}");
+            for byte in 0..=u8::MAX {
+                let new = folder.join(format!("new {byte}"));
+                assert!(std::fs::read(&new).map_or(true, |content| content == b"whole"));
+                let _ = std::fs::remove_file(new);
+            }
             assert!(names.len() <= 1, "saves clear what the one before them left: {names:?}");
             left += names.len();
         }
