@@ -248,7 +248,7 @@ impl<B: Backend> Mechanism<B> {
             Some(count) => {
                 Err(Error::Replaying { first: self.next_step, last: self.next_step + count.max(1) - 1 })
             }
-            None => Ok(()),
+            None => self.backend.check_ready(),
         }
     }
 
@@ -342,7 +342,7 @@ impl<B: Replay> Mechanism<B> {
         outcome
     }
 
-    /// Waits for the device, takes the count back and says how many steps were made. The graph must not be launched again.
+    /// Waits for the device, takes the count back and says how many steps were made. A graph that is launched again makes its gradients NaN.
     ///
     /// If it was launched more often than steps were handed over, the gradients of those launches are NaN, and the mechanism is
     /// poisoned.
@@ -351,6 +351,7 @@ impl<B: Replay> Mechanism<B> {
             return Err(Error::Poisoned { step });
         }
         let Some(handed) = self.replaying else { return Ok(0) };
+        self.backend.check_ready()?;
         let made = self.backend.stop().inspect_err(|_| self.poisoned = Some(self.next_step))?;
         self.replaying = None;
         self.next_step += made.min(handed);

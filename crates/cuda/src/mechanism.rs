@@ -2,6 +2,7 @@
 
 use crate::backend::Cuda;
 use crate::gradient::{DeviceElement, DeviceGradient};
+use corrnoise_core::backend::Backend;
 use corrnoise_core::{Key, Mechanism, Plan, Result, Resume, Shard};
 use cudarc::driver::{CudaStream, DevicePtrMut};
 use std::path::Path;
@@ -45,6 +46,8 @@ impl OnCuda for Mechanism<Cuda> {
     }
 
     fn add_to<T: DeviceElement>(&mut self, gradient: &mut impl DevicePtrMut<T>) -> Result<()> {
+        // Before the slice's events are waited for, which would spoil a capture.
+        self.backend().check_ready()?;
         let stream = self.backend().stream().clone();
         let gradient = DeviceGradient::from_slice(gradient, &stream);
         self.run_step(&[gradient])

@@ -10,6 +10,8 @@ use corrnoise::raw::RawGradients;
 use corrnoise::{Batch, CpuOptions, Key, Mechanism, Plan, Result, Resume, Shard};
 use half::{bf16, f16};
 use pyo3::PyResult;
+#[cfg(feature = "cuda")]
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
 /// What an engine is made on.
@@ -17,7 +19,21 @@ use std::path::{Path, PathBuf};
 pub(crate) enum Place {
     Cpu(CpuOptions),
     #[cfg(feature = "cuda")]
-    Cuda(std::sync::Arc<CudaStream>),
+    Cuda(Stream),
+}
+
+/// A stream, whose end may close the device's context, but leaves the caller's current.
+#[cfg(feature = "cuda")]
+#[derive(Clone)]
+pub(crate) struct Stream(ManuallyDrop<std::sync::Arc<CudaStream>>);
+
+#[cfg(feature = "cuda")]
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let _kept = cuda::keep_current();
+        // SAFETY: dropped once, here, and not used after.
+        unsafe { ManuallyDrop::drop(&mut self.0) };
+    }
 }
 
 impl Place {
@@ -41,11 +57,12 @@ impl Place {
     fn cuda(number: usize, stream: usize) -> PyResult<Place> {
         let default = cuda::stream(number).map_err(raise)?;
         if stream == 0 {
-            return Ok(Place::Cuda(default));
+            return Ok(Place::Cuda(Stream(ManuallyDrop::new(default))));
         }
         // SAFETY: the caller's promise, in the text of `Mechanism`: a stream of the device's primary context, which is the one
         // that PyTorch and the runtime use, that outlives the mechanism.
-        Ok(Place::Cuda(unsafe { default.context().wrap_borrowed_stream(stream as *mut _) }))
+        let stream = unsafe { default.context().wrap_borrowed_stream(stream as *mut _) };
+        Ok(Place::Cuda(Stream(ManuallyDrop::new(stream))))
     }
 
     #[cfg(not(feature = "cuda"))]
@@ -80,7 +97,7 @@ impl Engine {
         Ok(match place {
             Place::Cpu(options) => Engine::Cpu(Mechanism::cpu_with(plan, key, shard, *options)?.into()),
             #[cfg(feature = "cuda")]
-            Place::Cuda(stream) => Engine::Cuda(Mechanism::cuda(plan, key, shard, stream)?.into()),
+            Place::Cuda(stream) => Engine::Cuda(Mechanism::cuda(plan, key, shard, &stream.0)?.into()),
         })
     }
 
@@ -99,7 +116,7 @@ impl Engine {
             }
             #[cfg(feature = "cuda")]
             Place::Cuda(stream) => {
-                Engine::Cuda(Mechanism::resume_cuda(plan, key, shard, files, resume, stream)?.into())
+                Engine::Cuda(Mechanism::resume_cuda(plan, key, shard, files, resume, &stream.0)?.into())
             }
         })
     }
