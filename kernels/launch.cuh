@@ -53,7 +53,7 @@ struct Args {
     u32 four_rounds;
     u32 num_slots;
     u32 unused;
-    u32 key[8];             // of this step's life; zero in a captured graph, which outlives the run
+    u32 key[8];             // of this step's life; zero in a captured graph
     float scale[8];         // BLT
     float decay[8];
 };
@@ -63,7 +63,6 @@ static_assert(sizeof(Args) == 216, "as in launch.rs");
 // A thread's share of a launch.
 struct Work {
     Step step;
-    u32 key[8];
     bool live;     // false past the end of a schedule: the state is not to be touched
     u64 block;     // ChaCha block
     u64 place;     // of its first coordinate in a slot of the state
@@ -94,8 +93,6 @@ DEVICE bool find_work(const Args &args, Work &work) {
     work.index = (i64)(TILE * noise_tile + 4 * lane - segment.first);
     work.length = (i64)segment.length;
     work.step = args.step;
-#pragma unroll
-    for (int i = 0; i < 8; i++) work.key[i] = args.key[i];
     work.live = true;
 #ifndef FULL_TILES_ONLY
     if (args.schedule) {
@@ -103,18 +100,27 @@ DEVICE bool find_work(const Args &args, Work &work) {
         work.live = count < args.num_scheduled;
         // A gradient without noise of its own must not leave: past the end it becomes NaN. Then nothing but counter and segments is
         // touched: schedule, list, keys and state may be gone, if the run ended before the graph did.
-        if (work.live) {
-            work.step = args.schedule[count];
-            // Bits 40 to 55 of a row's name are the life that made it, which chooses the key.
-            const u32 *key = args.keys + 8 * (work.step.row >> 40 & 0xffff);
-#pragma unroll
-            for (int i = 0; i < 8; i++) work.key[i] = key[i];
-        } else {
-            work.step.scale = __uint_as_float(0x7fc00000);
-        }
+        if (work.live) work.step = args.schedule[count];
+        else work.step.scale = __uint_as_float(0x7fc00000);
     }
 #endif
     return true;
+}
+
+// The normals of this step's row. A schedule's key comes from memory, not from the launch: a captured graph outlives the run.
+DEVICE void step_normals(const Args &args, const Work &work, float z[16]) {
+    u32 key[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++) key[i] = args.key[i];
+#ifndef FULL_TILES_ONLY
+    if (args.schedule && work.live) {
+        // Bits 40 to 55 of a row's name are the life that made it, which chooses the key.
+        const u32 *of_life = args.keys + 8 * (work.step.row >> 40 & 0xffff);
+#pragma unroll
+        for (int i = 0; i < 8; i++) key[i] = of_life[i];
+    }
+#endif
+    block_normals(key, work.step.row, work.block, args.four_rounds, z);
 }
 
 // Adds the 16 normals of a thread to its gradient.
