@@ -7,7 +7,7 @@ DEVICE void blt(const Args &args) {
     Work work;
     if (!find_work(args, work)) return;
     float z[16];
-    block_normals(args.key, work.step.row, work.block, args.four_rounds, z);
+    step_normals(args, work, z);
     const bool fresh = work.step.head;
     const u64 slot = TILE * args.num_tiles;
 #pragma unroll

@@ -42,9 +42,9 @@ struct Args {
     const Segment *segments;
     void *state;
     const void *list;
-    const u32 *keys;        // regenerate: 8 words per life of the run
+    const u32 *keys;        // regenerate and schedules: 8 words per life of the run
     const Step *schedule;   // null: `step` counts
-    const u64 *counter;     // index into the schedule
+    const u64 *counter;     // index into the schedule; what an ended schedule still has, with its segments
     u64 num_scheduled;
     u64 *overflow;          // smallest step number at which an f16 gradient left its range
     u64 num_tiles;
@@ -53,7 +53,7 @@ struct Args {
     u32 four_rounds;
     u32 num_slots;
     u32 unused;
-    u32 key[8];             // of this step's life
+    u32 key[8];             // of this step's life; zero in a captured graph
     float scale[8];         // BLT
     float decay[8];
 };
@@ -98,12 +98,29 @@ DEVICE bool find_work(const Args &args, Work &work) {
     if (args.schedule) {
         const u64 count = *args.counter;
         work.live = count < args.num_scheduled;
-        // A gradient without noise of its own must not leave: past the end it becomes NaN.
+        // A gradient without noise of its own must not leave: past the end it becomes NaN. Then nothing but counter and segments is
+        // touched: schedule, list, keys and state may be gone, if the run ended before the graph did.
         if (work.live) work.step = args.schedule[count];
         else work.step.scale = __uint_as_float(0x7fc00000);
     }
 #endif
     return true;
+}
+
+// The normals of this step's row. A schedule's key comes from memory, not from the launch: a captured graph outlives the run.
+DEVICE void step_normals(const Args &args, const Work &work, float z[16]) {
+    u32 key[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++) key[i] = args.key[i];
+#ifndef FULL_TILES_ONLY
+    if (args.schedule && work.live) {
+        // Bits 40 to 55 of a row's name are the life that made it, which chooses the key.
+        const u32 *of_life = args.keys + 8 * (work.step.row >> 40 & 0xffff);
+#pragma unroll
+        for (int i = 0; i < 8; i++) key[i] = of_life[i];
+    }
+#endif
+    block_normals(key, work.step.row, work.block, args.four_rounds, z);
 }
 
 // Adds the 16 normals of a thread to its gradient.
@@ -134,6 +151,14 @@ extern "C" __global__ void stage(u32 *to, u32 count, const Words words) {
 
 // After a scheduled step; a kernel of its own, since every thread of the step reads the counter.
 extern "C" __global__ void advance(u64 *counter) { *counter += 1; }
+
+// Ends a schedule: the count moves to the next word, and no step is live any more, however often a graph is still launched. One
+// kernel, so that no launch of the graph can come between.
+#define ENDED (1ull << 63)
+extern "C" __global__ void finish(u64 *counter) {
+    counter[1] = counter[0];
+    counter[0] = ENDED;
+}
 
 // One entry per gradient type.
 #define ENTRIES(kernel)                                                                                            \

@@ -8,7 +8,7 @@ DEVICE void ring(const Args &args) {
     Work work;
     if (!find_work(args, work)) return;
     float y[16];
-    block_normals(args.key, work.step.row, work.block, args.four_rounds, y);
+    step_normals(args, work, y);
     const u64 stride = TILE * args.num_tiles;
     float *state = (float *)args.state + work.place;
     const float *coefs = (const float *)args.list + work.step.list;

@@ -10,7 +10,8 @@ use candle_core::backprop::GradStore;
 use candle_core::cuda::CudaStorageSlice;
 use candle_core::cuda::cudarc::driver::{CudaSlice, CudaStream, DevicePtrMut};
 use candle_core::{CpuStorage, CudaStorage, DType, Device, InplaceOp1, Layout, Tensor, Var};
-use corrnoise::cuda::{Cuda, DeviceGradient, ElementType, OnCuda};
+use corrnoise::backend::Backend;
+use corrnoise::cuda::{Cuda, DeviceGradient, ElementType, OnCuda, keep_current};
 use corrnoise::raw::RawGradients;
 use corrnoise::{Error, Key, Mechanism, Plan, Result, Resume};
 use std::cell::Cell;
@@ -72,6 +73,9 @@ fn add_named(
     gradients: &[&Tensor],
     name: &dyn Fn(usize) -> String,
 ) -> Result<()> {
+    let _kept = keep_current();
+    // Before candle's events are waited for, which would spoil a capture.
+    mechanism.backend().check_ready()?;
     let stream = mechanism.backend().stream().clone();
     let ours = |device: &Device| matches!(device, Device::Cuda(device) if device.cuda_stream() == stream);
     let checked =

@@ -51,6 +51,8 @@ pub unsafe extern "C" fn corrnoise_cuda_mechanism_new(
         let (out, plan) = unsafe { (OutHandle::new(out)?, &borrow(plan, "plan")?.0) };
         // SAFETY: the crate's contract.
         let (key, shard) = unsafe { (borrow(key, "key")?, &borrow(shard, "shard")?.0) };
+        // For the case of a failure: then the device's context is closed here.
+        let _kept = cuda::keep_current();
         // SAFETY: what the function's text asks for.
         let stream = unsafe { open(device, stream) }?;
         let mechanism = key.spend(|key| Mechanism::cuda(plan, key, shard.clone(), &stream))?;
@@ -80,6 +82,8 @@ pub unsafe extern "C" fn corrnoise_cuda_mechanism_resume(
         let (key, shard) = unsafe { (borrow(key, "key")?, &borrow(shard, "shard")?.0) };
         // SAFETY: the crate's contract.
         let (files, resume) = unsafe { (paths(files, num_files)?, resume_mode(mode, nonce)?) };
+        // For the case of a failure: then the device's context is closed here.
+        let _kept = cuda::keep_current();
         // SAFETY: what the function's text asks for.
         let stream = unsafe { open(device, stream) }?;
         let resume = |key| Mechanism::resume_cuda(plan, key, shard.clone(), &files, resume, &stream);

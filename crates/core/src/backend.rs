@@ -85,6 +85,12 @@ pub trait Backend {
     /// Refuses gradients that do not fit the shard. Changes nothing.
     fn check(&self, gradients: &Self::Gradients<'_, '_>) -> Result<()>;
 
+    /// Refuses to run, to read and to write while the device cannot: for instance while its stream is captured into a graph, which would
+    /// repeat what happens once. Changes nothing.
+    fn check_ready(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Runs one step. An error means that gradients or state may be half-way, except [`Error::Overflow`]: then the step is
     /// complete, and some value of the gradient is not finite.
     fn step(&mut self, step: &Step<'_>, gradients: Self::Gradients<'_, '_>) -> Result<()>;
@@ -110,6 +116,7 @@ pub trait Replay: Backend {
     /// Enqueues a step without a number: which one it is, the device finds when it runs it.
     fn enqueue(&mut self, gradients: Self::Gradients<'_, '_>) -> Result<()>;
 
-    /// Waits for the device and says how many steps it was asked to run; drops the schedule.
+    /// Waits for the device and says how many steps it was asked to run; ends the schedule. What was enqueued into a graph turns gradients
+    /// into NaN from now on.
     fn stop(&mut self) -> Result<u64>;
 }

@@ -375,13 +375,14 @@ impl<B: Backend> Mechanism<B> {
         }
     }
 
-    fn check_usable(&self) -> Result<()> {
+    /// Whether a step could be made now: refuses a fork, a poisoned mechanism, a replay, and a device that is not ready.
+    pub fn check_usable(&self) -> Result<()> {
         self.check_whole()?;
         match self.replaying {
             Some((count, _)) => {
                 Err(Error::Replaying { first: self.next_step, last: self.next_step + count.max(1) - 1 })
             }
-            None => Ok(()),
+            None => self.backend.check_ready(),
         }
     }
 
@@ -502,13 +503,14 @@ impl<B: Replay> Mechanism<B> {
         outcome
     }
 
-    /// Waits for the device, takes the count back and says how many steps were made. The graph must not be launched again.
+    /// Waits for the device, takes the count back and says how many steps were made. A graph that is launched again makes its gradients NaN.
     ///
     /// If it was launched more often than steps were handed over, the gradients of those launches are NaN, and the mechanism is
     /// poisoned.
     pub fn end_replay(&mut self) -> Result<u64> {
         self.check_whole()?;
         let Some((handed, counted)) = self.replaying else { return Ok(0) };
+        self.backend.check_ready()?;
         let made = self.backend.stop().inspect_err(|_| self.poisoned = Some(self.next_step))?;
         self.replaying = None;
         self.next_step += made.min(handed);

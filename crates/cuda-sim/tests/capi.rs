@@ -2,7 +2,7 @@
 
 use corrnoise::{Form, Key, Mechanism, Plan, Sampling, Shard};
 use corrnoise_capi::*;
-use cudarc::driver::{CudaContext, DevicePtrMut};
+use cudarc::driver::{CudaContext, DevicePtrMut, result::ctx};
 use std::ffi::{CStr, CString};
 use std::ptr::{null, null_mut};
 
@@ -42,6 +42,13 @@ fn device_pointers_and_streams() {
         assert_eq!(status, Status::InvalidArgument, "{}", message());
         let status = corrnoise_cuda_mechanism_new(plan, key, shard, 0, raw, &mut noise);
         assert_eq!(status, Status::Ok, "{}", message());
+        // A failure leaves the caller's context current too, here none.
+        ctx::set_current(null_mut()).unwrap();
+        let mut none = null_mut();
+        let status = corrnoise_cuda_mechanism_new(plan, key, shard, 0, raw, &mut none);
+        assert_ne!(status, Status::Ok);
+        assert!(message().contains("already serves a mechanism"), "{}", message());
+        assert_eq!(ctx::get_current().unwrap(), None);
         corrnoise_key_free(key);
         for step in 0..6 {
             if step == 3 {

@@ -153,6 +153,26 @@ fn events_tell_the_time_between() {
 }
 
 #[test]
+fn a_graph_needs_the_modules_of_its_kernels() {
+    let gpu = Gpu::new();
+    let stream = gpu.stream();
+    let loaded = gpu.load(&module(".param .u64 a, .param .u32 n", ADD)).unwrap();
+    let kernel = common::function(loaded, "k").unwrap();
+    let word = gpu.upload(&[1u32]);
+    begin(stream);
+    gpu.launch_on(stream, kernel, [1; 3], [1; 3], &[Arg::U64(word), Arg::U32(3)]).unwrap();
+    let graph = end(stream).unwrap();
+    // SAFETY: the out-pointer comes from `get`; handles come from the library.
+    unsafe {
+        let exec = get(null_mut(), |out| cuGraphInstantiateWithFlags(out, graph, 0)).unwrap();
+        check(cuGraphLaunch(exec, stream)).unwrap();
+        check(cuModuleUnload(loaded)).unwrap();
+        assert_eq!(cuGraphLaunch(exec, stream), Status::InvalidHandle);
+    }
+    assert_eq!(gpu.read::<u32>(word, 1).unwrap(), [4]);
+}
+
+#[test]
 fn handles_of_the_wrong_kind_device_or_time_are_noticed() {
     let gpu = Gpu::new();
     let (kernel, stream) = (add(&gpu), gpu.stream());

@@ -4,7 +4,9 @@
 //! where there is one. Each says which device it ran on.
 
 pub mod compare;
+mod context;
 mod discipline;
+mod ended;
 mod known_answers;
 mod parity;
 mod replay;
@@ -36,6 +38,12 @@ pub const TESTS: &[(&str, Test)] = &[
     ("a_captured_graph_makes_the_same_steps", replay::a_captured_graph_makes_the_same_steps),
     ("a_replay_past_the_end_gives_nan", replay::a_replay_past_the_end_gives_nan),
     ("the_host_does_not_count_while_the_device_does", replay::the_host_does_not_count_while_the_device_does),
+    ("a_graph_whose_replay_ended_gives_nan", ended::a_graph_whose_replay_ended_gives_nan),
+    ("a_graph_whose_mechanism_is_gone_gives_nan", ended::a_graph_whose_mechanism_is_gone_gives_nan),
+    ("a_mechanism_dropped_within_a_capture", ended::a_mechanism_dropped_within_a_capture),
+    ("a_capture_refuses_what_it_would_repeat", ended::a_capture_refuses_what_it_would_repeat),
+    ("enqueue_without_a_capture_counts", ended::enqueue_without_a_capture_counts),
+    ("every_call_leaves_the_callers_context", context::every_call_leaves_the_callers_context),
     ("bad_gradients_are_refused", discipline::bad_gradients_are_refused),
     ("an_overflow_is_found", discipline::an_overflow_is_found),
 ];

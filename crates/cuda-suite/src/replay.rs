@@ -8,15 +8,15 @@ use corrnoise_workspace::cases::every_form;
 use corrnoise_workspace::gradients::assert_same;
 use std::sync::Arc;
 
-const LEN: usize = 1_301;
+pub(crate) const LEN: usize = 1_301;
 
 /// A stream of its own: the default one cannot be captured.
-fn fork(stream: &Arc<CudaStream>) -> Arc<CudaStream> {
+pub(crate) fn fork(stream: &Arc<CudaStream>) -> Arc<CudaStream> {
     stream.context().new_stream().unwrap()
 }
 
 /// One graph that adds a step's noise to each of the gradients.
-fn capture(noise: &mut Mechanism<Cuda>, gradients: &mut [&mut CudaSlice<f32>]) -> CudaGraph {
+pub(crate) fn capture(noise: &mut Mechanism<Cuda>, gradients: &mut [&mut CudaSlice<f32>]) -> CudaGraph {
     let stream = noise.backend().stream().clone();
     // Events of slices that were made outside of a capture cannot be waited for within; addresses have none.
     let pointers: Vec<u64> = gradients.iter_mut().map(|g| pointer(g, &stream)).collect();
@@ -30,7 +30,7 @@ fn capture(noise: &mut Mechanism<Cuda>, gradients: &mut [&mut CudaSlice<f32>]) -
     stream.end_capture(flags).unwrap().expect("a graph")
 }
 
-fn pointer(slice: &mut CudaSlice<f32>, stream: &CudaStream) -> u64 {
+pub(crate) fn pointer(slice: &mut CudaSlice<f32>, stream: &CudaStream) -> u64 {
     use corrnoise::cuda::cudarc::driver::DevicePtrMut;
     slice.device_ptr_mut(stream).0
 }

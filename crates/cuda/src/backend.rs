@@ -1,18 +1,18 @@
 //! The CUDA backend of a mechanism: one launch per step on the caller's stream, nothing waited for.
 
+use crate::current::KeepCurrent;
 use crate::device::{check_capability, device_error};
 use crate::gradient::{DeviceGradient, ElementType};
-use crate::launch::{
-    Args, SEGMENT_WORDS, STAGED_WORDS, StepRecord, TERM_WORDS, THREADS_PER_BLOCK, WARPS_PER_BLOCK, Words,
-};
-use crate::memory::Memory;
+use crate::launch::{Args, SEGMENT_WORDS, StepRecord, TERM_WORDS, THREADS_PER_BLOCK, WARPS_PER_BLOCK, stage};
 use crate::module::Kernels;
+use crate::owned::{Owned, check_not_captured, end_deferred, is_captured};
 use crate::schedule::Schedule;
 use crate::state::{Tiles, VALUE_BYTES};
 use corrnoise_core::backend::{Backend, Replay, Step, StepKernel};
 use corrnoise_core::form::Kernel;
 use corrnoise_core::{Error, Plan, Result, Row, RunKey, Shard};
 use cudarc::driver::{CudaStream, LaunchConfig, PushKernelArg};
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
@@ -20,21 +20,21 @@ use zeroize::Zeroizing;
 ///
 /// A step is one launch, and one more small one when gradients moved or the step has a list of its own. None of them waits.
 /// An f16 gradient that leaves its range is therefore found later: [`Cuda::first_overflow`].
+///
+/// Whatever CUDA context is current on the calling thread, or none, is so again when a call returns. While the stream is captured, only
+/// [`Replay::enqueue`] is allowed: every other use of the stream is refused and changes nothing.
 pub struct Cuda {
-    stream: Arc<CudaStream>,
-    kernels: Kernels,
+    /// Taken when the backend is dropped.
+    owned: ManuallyDrop<Owned>,
     shard: Shard,
     tiles: Tiles,
     slots: usize,
     is_ring: bool,
     /// One per life of the run, by number.
     keys: Zeroizing<Vec<[u32; 8]>>,
-    /// The same for kernels that mix lives; cleared when the backend is dropped.
-    device_keys: Memory<u32>,
-    state: Memory<u8>,
-    overflow: Memory<u64>,
-    segments: Staged,
-    list: Staged,
+    /// The table of segments and the list of the last step as the device has them: only a change is sent.
+    sent_segments: Vec<u32>,
+    sent_list: Vec<u32>,
     /// What no step changes.
     args: Args,
     /// Steps since this backend was made or restored.
@@ -42,24 +42,17 @@ pub struct Cuda {
     /// The list of the step at hand.
     words: Vec<u32>,
     schedule: Schedule,
-}
-
-/// Device memory that follows a host list; only a change is sent.
-struct Staged {
-    device: Memory<u32>,
-    sent: Vec<u32>,
-}
-
-impl Staged {
-    fn new(stream: &Arc<CudaStream>, len: usize) -> Result<Staged> {
-        Ok(Staged { device: Memory::zeros(stream, len)?, sent: Vec::with_capacity(len) })
-    }
+    /// The kernels' module stays loaded for ever, because a graph launches them.
+    keeps_module: bool,
 }
 
 impl Cuda {
     /// A backend whose state is that before the first step, on the device and in the order of `stream`. `keys` are those of the
     /// run's lives, by number.
     pub fn new(plan: &Plan, keys: &[RunKey], shard: &Shard, stream: &Arc<CudaStream>) -> Result<Cuda> {
+        let _kept = KeepCurrent::new();
+        check_not_captured(stream)?;
+        end_deferred();
         check_capability(stream.context())?;
         let form = plan.form();
         let slots = form.num_slots();
@@ -78,23 +71,24 @@ impl Cuda {
             Kernel::Regenerate(regenerate) => TERM_WORDS * regenerate.max_terms(),
         };
         let keys: Zeroizing<Vec<[u32; 8]>> = Zeroizing::new(keys.iter().map(key_words).collect());
+        let segment_words = SEGMENT_WORDS * tiles.segments.len();
+        let kernels = Kernels::load(stream.context(), form)?;
+        let state_bytes = tiles.state_bytes(slots)?;
+        let owned = Owned::new(stream, kernels, keys.as_flattened(), state_bytes, segment_words, list_words)?;
         let mut cuda = Cuda {
-            kernels: Kernels::load(stream.context(), form)?,
+            owned: ManuallyDrop::new(owned),
             shard: shard.clone(),
             slots,
             is_ring: matches!(form.kernel(), Kernel::Ring(_)),
-            device_keys: Memory::copy(stream, keys.as_flattened())?,
             keys,
-            state: Memory::zeros(stream, tiles.state_bytes(slots)?)?,
-            overflow: Memory::copy(stream, &[u64::MAX])?,
-            segments: Staged::new(stream, SEGMENT_WORDS * tiles.segments.len())?,
-            list: Staged::new(stream, list_words)?,
+            sent_segments: Vec::with_capacity(segment_words),
+            sent_list: Vec::with_capacity(list_words),
             args: Args::default(),
             time: 0,
             words: Vec::with_capacity(list_words),
             schedule: Schedule::default(),
+            keeps_module: false,
             tiles,
-            stream: stream.clone(),
         };
         cuda.args = cuda.constant_args(plan)?;
         // The copies read host memory that goes away.
@@ -107,11 +101,11 @@ impl Cuda {
             u32::try_from(len).map_err(|_| Error::length(name, len, "less than 2^32"))
         };
         let mut args = Args {
-            segments: self.segments.device.address,
-            state: self.state.address,
-            list: self.list.device.address,
-            keys: self.device_keys.address,
-            overflow: self.overflow.address,
+            segments: self.owned.segments.address,
+            state: self.owned.state.address,
+            list: self.owned.list.address,
+            keys: self.owned.keys.address,
+            overflow: self.owned.overflow.address,
             num_tiles: self.tiles.count,
             num_segments: narrow(self.tiles.segments.len(), "list of segments")?,
             four_rounds: u32::from(plan.rounds()) / 4,
@@ -127,7 +121,7 @@ impl Cuda {
 
     /// The stream that everything runs on.
     pub fn stream(&self) -> &Arc<CudaStream> {
-        &self.stream
+        &self.owned.stream
     }
 
     /// Bytes of state on the device.
@@ -137,15 +131,19 @@ impl Cuda {
 
     /// What runs, for people: the device's name.
     pub fn describe(&self) -> String {
-        let name = self.stream.context().name().unwrap_or_else(|_| "unnamed device".into());
-        format!("CUDA device {}: {name}", self.stream.context().ordinal())
+        let _kept = KeepCurrent::new();
+        let context = self.owned.stream.context();
+        let name = context.name().unwrap_or_else(|_| "unnamed device".into());
+        format!("CUDA device {}: {name}", context.ordinal())
     }
 
     /// The first step at which an f16 gradient left its range, if there was one. Waits for the stream.
     pub fn first_overflow(&self) -> Result<Option<u64>> {
-        let step =
-            self.stream.clone_dtoh(&self.overflow.slice).map_err(device_error("read the overflow flag"))?;
-        self.stream.synchronize().map_err(device_error("wait for the stream"))?;
+        let _kept = KeepCurrent::new();
+        let Owned { stream, overflow, .. } = &*self.owned;
+        check_not_captured(stream)?;
+        let step = stream.clone_dtoh(&overflow.slice).map_err(device_error("read the overflow flag"))?;
+        stream.synchronize().map_err(device_error("wait for the stream"))?;
         Ok(Some(step[0]).filter(|step| *step != u64::MAX))
     }
 
@@ -215,28 +213,13 @@ impl Cuda {
             block_dim: (THREADS_PER_BLOCK, 1, 1),
             shared_mem_bytes: 0,
         };
-        let mut launch = self.stream.launch_builder(self.kernels.noise(element));
+        let mut launch = self.owned.stream.launch_builder(self.owned.kernels.noise(element));
         launch.arg(args);
         // SAFETY: `Args` is the kernel's only parameter, laid out as there; its addresses are this backend's memory and, in the
         // segment table, gradients that were checked against the shard (or promised by the caller of `from_raw`).
         unsafe { launch.launch(config) }.map_err(device_error("launch a noise kernel"))?;
         Ok(())
     }
-}
-
-/// Sends words as launch parameters: no pinned memory, no waiting, and a captured graph sends them again.
-fn stage(stream: &CudaStream, kernels: &Kernels, to: &Memory<u32>, words: &[u32]) -> Result<()> {
-    for (i, chunk) in words.chunks(STAGED_WORDS).enumerate() {
-        let mut parameters = Words([0; STAGED_WORDS]);
-        parameters.0[..chunk.len()].copy_from_slice(chunk);
-        let (to, count) = (to.address + (4 * STAGED_WORDS * i) as u64, chunk.len() as u32);
-        let config = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (count, 1, 1), shared_mem_bytes: 0 };
-        let mut launch = stream.launch_builder(&kernels.stage);
-        launch.arg(&to).arg(&count).arg(&parameters);
-        // SAFETY: the kernel writes `count` words at `to`, which lie in `to`: no list is longer than what was allocated for it.
-        unsafe { launch.launch(config) }.map_err(device_error("launch the staging kernel"))?;
-    }
-    Ok(())
 }
 
 /// The slot of the youngest output: each step writes the slot before it, so reading by age is reading forward.
@@ -287,14 +270,25 @@ impl Backend for Cuda {
         Ok(())
     }
 
+    fn check_ready(&self) -> Result<()> {
+        let _kept = KeepCurrent::new();
+        check_not_captured(&self.owned.stream)
+    }
+
     fn step(&mut self, step: &Step<'_>, gradients: &[DeviceGradient<'_>]) -> Result<()> {
+        let _kept = KeepCurrent::new();
         let (record, key) = self.record(step, self.time)?;
         let Some(first) = gradients.first() else { return Ok(()) };
         let segments = self.segment_words(gradients);
-        for (staged, words) in [(&mut self.segments, &segments), (&mut self.list, &self.words)] {
-            if staged.sent != *words {
-                stage(&self.stream, &self.kernels, &staged.device, words)?;
-                staged.sent.clone_from(words);
+        let owned = &*self.owned;
+        for (sent, to, words) in [
+            (&mut self.sent_segments, &owned.segments, &segments),
+            (&mut self.sent_list, &owned.list, &self.words),
+        ] {
+            if sent != words {
+                // SAFETY: no list is longer than what was allocated for it, and no graph holds this launch.
+                unsafe { stage(&owned.stream, &owned.kernels, to.address, words) }?;
+                sent.clone_from(words);
             }
         }
         self.launch(&Args { step: record, key, ..self.args }, first.element)?;
@@ -303,69 +297,91 @@ impl Backend for Cuda {
     }
 
     fn read_state(&self, slot: usize, first: u64, bytes: &mut [u8]) -> Result<()> {
+        let _kept = KeepCurrent::new();
         let size = VALUE_BYTES as u64;
         let base = self.physical(slot) as u64 * self.tiles.slot_len();
         for (place, at) in self.tiles.runs(first, bytes.len() as u64 / size) {
             let from = ((base + at) * size) as usize;
             let to = &mut bytes[(place.start * size) as usize..(place.end * size) as usize];
-            let view = self.state.slice.slice(from..from + to.len());
-            self.stream.memcpy_dtoh(&view, to).map_err(device_error("read state from the device"))?;
+            let view = self.owned.state.slice.slice(from..from + to.len());
+            self.owned.stream.memcpy_dtoh(&view, to).map_err(device_error("read state from the device"))?;
         }
-        self.stream.synchronize().map_err(device_error("wait for the stream"))
+        self.owned.stream.synchronize().map_err(device_error("wait for the stream"))
     }
 
     fn write_state(&mut self, slot: usize, first: u64, bytes: &[u8]) -> Result<()> {
+        let _kept = KeepCurrent::new();
         let size = VALUE_BYTES as u64;
         let base = self.physical(slot) as u64 * self.tiles.slot_len();
         for (place, at) in self.tiles.runs(first, bytes.len() as u64 / size) {
             let from = &bytes[(place.start * size) as usize..(place.end * size) as usize];
             let to = ((base + at) * size) as usize;
-            let mut view = self.state.slice.slice_mut(to..to + from.len());
-            self.stream.memcpy_htod(from, &mut view).map_err(device_error("write state to the device"))?;
+            let Owned { stream, state, .. } = &mut *self.owned;
+            let mut view = state.slice.slice_mut(to..to + from.len());
+            stream.memcpy_htod(from, &mut view).map_err(device_error("write state to the device"))?;
         }
-        self.stream.synchronize().map_err(device_error("wait for the stream"))
+        self.owned.stream.synchronize().map_err(device_error("wait for the stream"))
     }
 }
 
 impl Replay for Cuda {
     fn schedule(&mut self, step: &Step<'_>) -> Result<()> {
-        let (record, key) = self.record(step, self.time + self.schedule.len())?;
+        let (record, _) = self.record(step, self.time + self.schedule.len())?;
         let unit = if self.is_ring { 1 } else { TERM_WORDS };
-        self.schedule.push(record, &self.words, unit, key)
+        self.schedule.push(record, &self.words, unit)
     }
 
     fn start(&mut self) -> Result<()> {
-        self.schedule.start(&self.stream)
-    }
-
-    fn enqueue(&mut self, gradients: &[DeviceGradient<'_>]) -> Result<()> {
-        let Some(first) = gradients.first() else { return Ok(()) };
-        let mut args = self.args;
-        let counter = self.schedule.fill(&mut args)?;
-        // Sent with every replay: another step of the same graph may have other gradients.
-        let segments = self.segment_words(gradients);
-        stage(&self.stream, &self.kernels, &self.segments.device, &segments)?;
-        self.segments.sent.clear();
-        self.launch(&args, first.element)?;
-        let one = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (1, 1, 1), shared_mem_bytes: 0 };
-        let mut launch = self.stream.launch_builder(&self.kernels.advance);
-        launch.arg(&counter);
-        // SAFETY: the kernel adds one to the counter of the schedule, which lives until `stop`.
-        unsafe { launch.launch(one) }.map_err(device_error("launch the counting kernel"))?;
+        let _kept = KeepCurrent::new();
+        let stream = self.owned.stream.clone();
+        check_not_captured(&stream)?;
+        let schedule = std::mem::take(&mut self.schedule);
+        self.owned.loaded = Some(schedule.load(&stream, self.tiles.segments.len())?);
         Ok(())
     }
 
+    /// On a stream that is not captured this is a launch as any other, and the device counts it all the same.
+    fn enqueue(&mut self, gradients: &[DeviceGradient<'_>]) -> Result<()> {
+        let _kept = KeepCurrent::new();
+        let segments = self.segment_words(gradients);
+        let Owned { stream, kernels, loaded: Some(loaded), .. } = &mut *self.owned else {
+            return Err(Error::Device("no schedule is on the device".into()));
+        };
+        if is_captured(stream)? {
+            loaded.set_captured();
+            if !self.keeps_module {
+                // The graph launches these kernels as long as it exists, and it is not known when it ceases to.
+                std::mem::forget(kernels.clone());
+                self.keeps_module = true;
+            }
+        }
+        let mut args = self.args;
+        loaded.fill(&mut args);
+        if let Some(first) = gradients.first() {
+            // Sent with every replay: another step of the same graph may have other gradients.
+            // SAFETY: the control block has room for the shard's segments, and outlives every graph that knows it.
+            unsafe { stage(stream, kernels, loaded.segments(), &segments) }?;
+            self.launch(&args, first.element)?;
+        }
+        let Owned { stream, kernels, loaded, .. } = &*self.owned;
+        loaded.as_ref().map_or(Ok(()), |loaded| loaded.advance(stream, kernels))
+    }
+
     fn stop(&mut self) -> Result<u64> {
-        let scheduled = self.schedule.len();
-        let made = self.schedule.stop(&self.stream)?;
-        self.time += made.min(scheduled);
+        let _kept = KeepCurrent::new();
+        self.schedule = Schedule::default();
+        let Some(loaded) = self.owned.loaded.take() else { return Ok(0) };
+        let made = loaded.finish(&self.owned.stream, &self.owned.kernels)?;
+        self.time += made.min(loaded.count());
         Ok(made)
     }
 }
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // In stream order, after the last kernel that reads them; on failure the context is gone, and they with it.
-        let _ = self.stream.memset_zeros(&mut self.device_keys.slice);
+        let _kept = KeepCurrent::new();
+        // SAFETY: taken once, here, and not used after.
+        unsafe { ManuallyDrop::take(&mut self.owned) }.retire();
+        end_deferred();
     }
 }

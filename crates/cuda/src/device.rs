@@ -1,5 +1,6 @@
 //! Finding a device: everything that can be missing becomes an error value here, before cudarc would panic.
 
+use crate::current::KeepCurrent;
 use corrnoise_core::{Error, Result};
 use cudarc::driver::{CudaContext, CudaStream, DriverError};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ pub fn device_count() -> Result<usize> {
 
 /// Whether libcuda can be loaded. Another package of the program, such as candle, can make cudarc link libcuda instead of looking it up: then
 /// cudarc does not have the question, its name falls back on the function here, and the program could not have started without a driver.
-fn is_driver_present() -> bool {
+pub(crate) fn is_driver_present() -> bool {
     #[allow(dead_code, reason = "the fallback")]
     unsafe fn is_culib_present() -> bool {
         true
@@ -44,6 +45,7 @@ pub fn stream(ordinal: usize) -> Result<Arc<CudaStream>> {
             format!("less than {count}, the number there is"),
         ));
     }
+    let _kept = KeepCurrent::new();
     let context = CudaContext::new(ordinal).map_err(device_error("open a CUDA device"))?;
     check_capability(&context)?;
     Ok(context.default_stream())

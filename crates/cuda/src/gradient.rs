@@ -1,5 +1,6 @@
 //! Gradients in device memory: cudarc's slices, or addresses from another framework.
 
+use crate::current::KeepCurrent;
 use cudarc::driver::{CudaStream, DevicePtrMut, DeviceRepr, SyncOnDrop};
 use half::{bf16, f16};
 use std::marker::PhantomData;
@@ -48,7 +49,7 @@ pub struct DeviceGradient<'memory> {
     pub(crate) element: ElementType,
     memory: PhantomData<&'memory mut ()>,
     /// Tells other streams of the slice when this one is done with it.
-    _sync: Option<SyncOnDrop<'memory>>,
+    sync: Option<SyncOnDrop<'memory>>,
 }
 
 impl<'memory> DeviceGradient<'memory> {
@@ -57,9 +58,10 @@ impl<'memory> DeviceGradient<'memory> {
         slice: &'memory mut impl DevicePtrMut<T>,
         stream: &'memory CudaStream,
     ) -> DeviceGradient<'memory> {
+        let _kept = KeepCurrent::new();
         let len = slice.len() as u64;
         let (pointer, sync) = slice.device_ptr_mut(stream);
-        DeviceGradient { pointer, len, element: T::TYPE, memory: PhantomData, _sync: Some(sync) }
+        DeviceGradient { pointer, len, element: T::TYPE, memory: PhantomData, sync: Some(sync) }
     }
 
     /// A device address from another framework.
@@ -68,6 +70,15 @@ impl<'memory> DeviceGradient<'memory> {
     /// `pointer` is the device address of `len` initialised values of type `element`, in the context of the mechanism's
     /// stream. Until the work enqueued there is done, nothing else may touch them, and they must not be freed.
     pub unsafe fn from_raw(pointer: u64, len: u64, element: ElementType) -> DeviceGradient<'memory> {
-        DeviceGradient { pointer, len, element, memory: PhantomData, _sync: None }
+        DeviceGradient { pointer, len, element, memory: PhantomData, sync: None }
+    }
+}
+
+impl Drop for DeviceGradient<'_> {
+    fn drop(&mut self) {
+        if self.sync.is_some() {
+            let _kept = KeepCurrent::new();
+            self.sync = None;
+        }
     }
 }

@@ -1,7 +1,10 @@
 //! What the host hands to a kernel. Device twin: `kernels/launch.cuh`.
 
+use crate::device::device_error;
+use crate::module::Kernels;
 use bytemuck::{Pod, Zeroable};
-use cudarc::driver::DeviceRepr;
+use corrnoise_core::Result;
+use cudarc::driver::{CudaStream, DeviceRepr, LaunchConfig, PushKernelArg};
 
 /// Coordinates per warp.
 pub(crate) const TILE: u64 = corrnoise_core::noise::TILE as u64;
@@ -71,3 +74,21 @@ const _: () = assert!(size_of::<Args>() == 216 && size_of::<Words>() == 3840);
 unsafe impl DeviceRepr for Args {}
 // SAFETY: as above.
 unsafe impl DeviceRepr for Words {}
+
+/// Sends words as launch parameters: no pinned memory, no waiting, and a captured graph sends them again.
+///
+/// # Safety
+/// `to` is the address of device memory for all of `words`, which outlives every graph that this is captured into.
+pub(crate) unsafe fn stage(stream: &CudaStream, kernels: &Kernels, to: u64, words: &[u32]) -> Result<()> {
+    for (i, chunk) in words.chunks(STAGED_WORDS).enumerate() {
+        let mut parameters = Words([0; STAGED_WORDS]);
+        parameters.0[..chunk.len()].copy_from_slice(chunk);
+        let (to, count) = (to + (4 * STAGED_WORDS * i) as u64, chunk.len() as u32);
+        let config = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (count, 1, 1), shared_mem_bytes: 0 };
+        let mut launch = stream.launch_builder(&kernels.stage);
+        launch.arg(&to).arg(&count).arg(&parameters);
+        // SAFETY: the kernel writes `count` words at `to`, where there is room for them.
+        unsafe { launch.launch(config) }.map_err(device_error("launch the staging kernel"))?;
+    }
+    Ok(())
+}

@@ -16,17 +16,20 @@
 //! ```
 
 mod backend;
+mod current;
 mod device;
 mod gradient;
 mod launch;
 mod mechanism;
 mod memory;
 mod module;
+mod owned;
 mod schedule;
 mod state;
 
 pub use backend::Cuda;
 pub use cudarc;
+pub use current::{KeepCurrent, keep_current};
 pub use device::{device_count, stream};
 pub use gradient::{DeviceElement, DeviceGradient, ElementType};
 pub use mechanism::OnCuda;

@@ -63,6 +63,8 @@ impl OnCuda for Mechanism<Cuda> {
     }
 
     fn add_to<T: DeviceElement>(&mut self, gradient: &mut impl DevicePtrMut<T>) -> Result<()> {
+        // Before the slice's events are waited for, which would spoil a capture.
+        self.check_usable()?;
         let stream = self.backend().stream().clone();
         let gradient = DeviceGradient::from_slice(gradient, &stream);
         self.run_step(&[gradient])

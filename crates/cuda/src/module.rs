@@ -1,6 +1,6 @@
 //! The embedded PTX: one module per form (and per number of buffers), one kernel per gradient type.
 //!
-//! A module holds what one plan needs, so that the driver compiles five small kernels and not fifty.
+//! A module holds what one plan needs, so that the driver compiles six small kernels and not fifty.
 
 use crate::device::device_error;
 use crate::gradient::ElementType;
@@ -36,11 +36,13 @@ fn source(form: &Form) -> &'static str {
     }
 }
 
-/// The kernels of one form.
+/// The kernels of one form. A clone keeps the same module loaded.
+#[derive(Clone)]
 pub(crate) struct Kernels {
     noise: [CudaFunction; 3],
     pub(crate) stage: CudaFunction,
     pub(crate) advance: CudaFunction,
+    pub(crate) finish: CudaFunction,
 }
 
 impl Kernels {
@@ -54,6 +56,7 @@ impl Kernels {
             noise: [function("noise_f32")?, function("noise_bf16")?, function("noise_f16")?],
             stage: function("stage")?,
             advance: function("advance")?,
+            finish: function("finish")?,
         })
     }
 

@@ -1,39 +1,62 @@
-//! The steps of a captured graph, in device memory: records, their coefficients or terms, and the counter.
+//! The steps of a captured graph, in device memory: records, their coefficients or terms, and the control block.
+//!
+//! A graph belongs to whoever captured it, and can be launched after its replay ended, or after the mechanism is gone. What it finds then
+//! is the control block: a counter that says "ended", and the table of gradients, which the kernels turn into NaN. They look at nothing
+//! else first (`find_work` in kernels/launch.cuh). Every replay has a block of its own, so an old graph cannot count in a new schedule, and
+//! the block of a replay that was captured is never freed: nobody can know that a graph will not be launched again. That costs
+//! `32 · (1 + segments)` bytes per captured replay. Records, lists, state and keys are freed, the last after they are cleared.
 
 use crate::device::device_error;
-use crate::launch::{Args, StepRecord};
+use crate::launch::{Args, SEGMENT_WORDS, StepRecord};
 use crate::memory::Memory;
+use crate::module::Kernels;
 use corrnoise_core::{Error, Result};
-use cudarc::driver::CudaStream;
+use cudarc::driver::{CudaStream, LaunchConfig, PushKernelArg, result};
 use std::sync::Arc;
 
-/// Steps on their way to the device, then there.
+/// 64-bit words before the table of segments: the counter, what was counted when the schedule ended, and two that align the table.
+const HEAD_WORDS: usize = 4;
+
+/// Each byte of a counter that has ended, when a host's fill writes it: far beyond any number of steps, and far from wrapping around.
+const ENDED_BYTE: u8 = 0x80;
+
+/// Steps on their way to the device.
 #[derive(Default)]
 pub(crate) struct Schedule {
     records: Vec<StepRecord>,
     words: Vec<u32>,
     /// Where the last step's words begin: a step with the same ones shares them.
     last: usize,
-    key: [u32; 8],
-    loaded: Option<Loaded>,
 }
 
-struct Loaded {
+/// Steps on the device.
+pub(crate) struct Loaded {
     records: Memory<u8>,
     words: Memory<u32>,
-    counter: Memory<u64>,
+    control: Control,
     count: u64,
+}
+
+/// What a graph may touch after all else is gone.
+struct Control {
+    memory: Option<Memory<u64>>,
+    address: u64,
+    /// A graph knows the address.
+    captured: bool,
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        if self.captured {
+            // Deliberately never freed, see above.
+            std::mem::forget(self.memory.take());
+        }
+    }
 }
 
 impl Schedule {
     /// Adds a step whose list is `words`, `unit` words per entry.
-    pub(crate) fn push(
-        &mut self,
-        mut record: StepRecord,
-        words: &[u32],
-        unit: usize,
-        key: [u32; 8],
-    ) -> Result<()> {
+    pub(crate) fn push(&mut self, mut record: StepRecord, words: &[u32], unit: usize) -> Result<()> {
         if self.words[self.last..] != *words {
             self.last = self.words.len();
             self.words.extend_from_slice(words);
@@ -46,7 +69,6 @@ impl Schedule {
             )
         })?;
         self.records.push(record);
-        self.key = key;
         Ok(())
     }
 
@@ -55,42 +77,80 @@ impl Schedule {
         self.records.len() as u64
     }
 
-    pub(crate) fn start(&mut self, stream: &Arc<CudaStream>) -> Result<()> {
+    /// Copies the steps to the device, for gradients of `num_segments` segments.
+    pub(crate) fn load(mut self, stream: &Arc<CudaStream>, num_segments: usize) -> Result<Loaded> {
         // Device memory of no length has no address.
         self.words.resize(self.words.len().max(1), 0);
         let spare = [StepRecord::default()];
         let records = if self.records.is_empty() { &spare } else { self.records.as_slice() };
-        let count = self.len();
-        self.loaded = Some(Loaded {
+        let control = Memory::zeros(stream, HEAD_WORDS + num_segments * SEGMENT_WORDS / 2)?;
+        let loaded = Loaded {
             records: Memory::copy(stream, bytemuck::cast_slice(records))?,
             words: Memory::copy(stream, &self.words)?,
-            counter: Memory::zeros(stream, 1)?,
-            count,
-        });
-        // The copies read host memory that goes away.
-        stream.synchronize().map_err(device_error("wait for the stream"))
-    }
-
-    /// Points a launch to the schedule; gives the counter's address.
-    pub(crate) fn fill(&self, args: &mut Args) -> Result<u64> {
-        let Some(loaded) = &self.loaded else {
-            return Err(Error::Device("no schedule is on the device".into()));
+            control: Control { address: control.address, memory: Some(control), captured: false },
+            count: self.len(),
         };
-        args.schedule = loaded.records.address;
-        args.list = loaded.words.address;
-        args.counter = loaded.counter.address;
-        args.num_scheduled = loaded.count;
-        args.key = self.key;
-        Ok(args.counter)
-    }
-
-    /// Waits, drops everything, and says how many steps were run.
-    pub(crate) fn stop(&mut self, stream: &Arc<CudaStream>) -> Result<u64> {
-        let old = std::mem::take(self);
-        let Some(loaded) = old.loaded else { return Ok(0) };
-        let counter =
-            stream.clone_dtoh(&loaded.counter.slice).map_err(device_error("read the step counter"))?;
+        // The copies read host memory that goes away.
         stream.synchronize().map_err(device_error("wait for the stream"))?;
-        Ok(counter[0])
+        Ok(loaded)
     }
 }
+
+impl Loaded {
+    /// How many steps were handed over.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// From now on a graph knows the control block.
+    pub(crate) fn set_captured(&mut self) {
+        self.control.captured = true;
+    }
+
+    /// The address of the table of gradients.
+    pub(crate) fn segments(&self) -> u64 {
+        self.control.address + (8 * HEAD_WORDS) as u64
+    }
+
+    /// Points a launch to the schedule.
+    pub(crate) fn fill(&self, args: &mut Args) {
+        args.segments = self.segments();
+        args.schedule = self.records.address;
+        args.list = self.words.address;
+        args.counter = self.control.address;
+        args.num_scheduled = self.count;
+    }
+
+    /// Enqueues the count of one more step.
+    pub(crate) fn advance(&self, stream: &Arc<CudaStream>, kernels: &Kernels) -> Result<()> {
+        let mut launch = stream.launch_builder(&kernels.advance);
+        launch.arg(&self.control.address);
+        // SAFETY: the kernel's only parameter is the counter, which outlives every graph that knows it.
+        unsafe { launch.launch(ONE_THREAD) }.map_err(device_error("launch the counting kernel"))?;
+        Ok(())
+    }
+
+    /// Ends the schedule, waits, and says how many steps the device was asked to run.
+    pub(crate) fn finish(&self, stream: &Arc<CudaStream>, kernels: &Kernels) -> Result<u64> {
+        let mut launch = stream.launch_builder(&kernels.finish);
+        launch.arg(&self.control.address);
+        // SAFETY: the kernel's only parameter is the counter, which has another word after it.
+        unsafe { launch.launch(ONE_THREAD) }.map_err(device_error("launch the ending kernel"))?;
+        let mut words = [0; HEAD_WORDS];
+        let memory = self.control.memory.as_ref().expect("only dropping takes it");
+        let head = memory.slice.slice(..HEAD_WORDS);
+        stream.memcpy_dtoh(&head, &mut words).map_err(device_error("read the step counter"))?;
+        stream.synchronize().map_err(device_error("wait for the stream"))?;
+        Ok(words[1])
+    }
+
+    /// Ends the schedule in the order of `stream`, without a kernel and without an answer: all that dropping can do.
+    pub(crate) fn end(&self, stream: &CudaStream) {
+        let _ = stream.context().bind_to_thread();
+        // SAFETY: the counter is 8 bytes of device memory that this value owns.
+        let _ = unsafe { result::memset_d8_async(self.control.address, ENDED_BYTE, 8, stream.cu_stream()) };
+    }
+}
+
+const ONE_THREAD: LaunchConfig =
+    LaunchConfig { grid_dim: (1, 1, 1), block_dim: (1, 1, 1), shared_mem_bytes: 0 };

@@ -10,6 +10,8 @@ use corrnoise::raw::RawGradients;
 use corrnoise::{Batch, Checkpoint, Cpu, CpuOptions, Key, Mechanism, Plan, Result, Resume, RunKey, Shard};
 use half::{bf16, f16};
 use pyo3::PyResult;
+#[cfg(feature = "cuda")]
+use std::mem::ManuallyDrop;
 use std::path::Path;
 
 /// What an engine is made on.
@@ -17,7 +19,21 @@ use std::path::Path;
 pub(crate) enum Place {
     Cpu(CpuOptions),
     #[cfg(feature = "cuda")]
-    Cuda(std::sync::Arc<CudaStream>),
+    Cuda(Stream),
+}
+
+/// A stream, whose end may close the device's context, but leaves the caller's current.
+#[cfg(feature = "cuda")]
+#[derive(Clone)]
+pub(crate) struct Stream(ManuallyDrop<std::sync::Arc<CudaStream>>);
+
+#[cfg(feature = "cuda")]
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let _kept = cuda::keep_current();
+        // SAFETY: dropped once, here, and not used after.
+        unsafe { ManuallyDrop::drop(&mut self.0) };
+    }
 }
 
 impl Place {
@@ -41,11 +57,12 @@ impl Place {
     fn cuda(number: usize, stream: usize) -> PyResult<Place> {
         let default = cuda::stream(number).map_err(raise)?;
         if stream == 0 {
-            return Ok(Place::Cuda(default));
+            return Ok(Place::Cuda(Stream(ManuallyDrop::new(default))));
         }
         // SAFETY: the caller's promise, in the text of `Mechanism`: a stream of the device's primary context, which is the one
         // that PyTorch and the runtime use, that outlives the mechanism.
-        Ok(Place::Cuda(unsafe { default.context().wrap_borrowed_stream(stream as *mut _) }))
+        let stream = unsafe { default.context().wrap_borrowed_stream(stream as *mut _) };
+        Ok(Place::Cuda(Stream(ManuallyDrop::new(stream))))
     }
 
     #[cfg(not(feature = "cuda"))]
@@ -89,7 +106,7 @@ impl Engine {
         Ok(match place {
             Place::Cpu(options) => Engine::Cpu(Mechanism::cpu_with(plan, key, shard, *options)?.into()),
             #[cfg(feature = "cuda")]
-            Place::Cuda(stream) => Engine::Cuda(Mechanism::cuda(plan, key, shard, stream)?.into()),
+            Place::Cuda(stream) => Engine::Cuda(Mechanism::cuda(plan, key, shard, &stream.0)?.into()),
         })
     }
 
@@ -109,7 +126,7 @@ impl Engine {
             }
             #[cfg(feature = "cuda")]
             Place::Cuda(stream) => {
-                let cuda = |keys: &[RunKey], shard: &Shard| cuda::Cuda::new(plan, keys, shard, stream);
+                let cuda = |keys: &[RunKey], shard: &Shard| cuda::Cuda::new(plan, keys, shard, &stream.0);
                 Engine::Cuda(Mechanism::resume_from(plan, key, shard, checkpoints, resume, cuda)?.into())
             }
         })
@@ -128,7 +145,7 @@ impl Engine {
             }
             #[cfg(feature = "cuda")]
             (Engine::Cuda(mechanism), Place::Cuda(stream)) => {
-                mechanism.reload_cuda(checkpoints, resume, stream)
+                mechanism.reload_cuda(checkpoints, resume, &stream.0)
             }
             #[cfg(feature = "cuda")]
             _ => unreachable!("an engine stays at its place"),

@@ -161,7 +161,18 @@ pub unsafe extern "C" fn cuGraphLaunch(exec: Handle, stream: Handle) -> Status {
         }
         on.stream()?.forbid_capture("the launch of a graph")?;
         let commands = on.device.graphs.get(&key).cloned().ok_or_else(|| unknown(Kind::GraphExec))?;
-        commands.iter().try_for_each(|command| on.device.execute(command))
+        commands.iter().try_for_each(|command| {
+            if let Command::Launch(launch) = command
+                && !on.device.modules.values().any(|module| module.has(&launch.kernel))
+            {
+                let text = format!(
+                    "the module of kernel {} was unloaded before the graph's launch",
+                    launch.kernel.name
+                );
+                return Err(Failure::new(Status::InvalidHandle, text));
+            }
+            on.device.execute(command)
+        })
     })
 }
 

@@ -17,6 +17,13 @@ pub(super) struct Loaded {
     globals: Vec<(String, u64, usize)>,
 }
 
+impl Loaded {
+    /// Whether a kernel is one of this module's.
+    pub(super) fn has(&self, kernel: &Arc<Kernel>) -> bool {
+        self.kernels.iter().any(|own| Arc::ptr_eq(own, kernel))
+    }
+}
+
 /// The text at a pointer.
 ///
 /// # Safety

@@ -1,0 +1,33 @@
+//! Keys leave the device with their mechanism.
+
+use corrnoise::{Form, Key, Mechanism, Plan, Shard};
+use corrnoise_cuda::OnCuda;
+use cuda::control;
+use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
+
+/// Fills are how keys are cleared: one when a mechanism is dropped; none while its stream is captured, but then with the next mechanism.
+#[test]
+fn keys_are_cleared_when_a_mechanism_ends() {
+    let device = 6;
+    let stream = corrnoise_cuda::stream(device).unwrap().context().new_stream().unwrap();
+    let plan = Plan::new(4, Form::independent(), 0.75).unwrap();
+    let make = || {
+        let key = Key::from_bytes([3; 32], "secret");
+        Mechanism::cuda(&plan, key, Shard::whole(700).unwrap(), &stream).unwrap()
+    };
+    let fills = || control::calls_on(device, "cuMemsetD8Async");
+    let count = |run: &mut dyn FnMut()| {
+        let before = fills();
+        run();
+        fills() - before
+    };
+    let mut noise = None;
+    let to_make = count(&mut || noise = Some(make()));
+    assert_eq!(count(&mut || drop(noise.take())), 1, "cleared");
+    noise = Some(make());
+    stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).unwrap();
+    assert_eq!(count(&mut || drop(noise.take())), 0, "not within the capture");
+    drop(stream.end_capture(CUgraphInstantiate_flags(0)).unwrap());
+    assert_eq!(count(&mut || noise = Some(make())), to_make + 1, "cleared with the next one");
+    assert_eq!(count(&mut || drop(noise.take())), 1);
+}
