@@ -1,6 +1,7 @@
 //! One thing that a mutant is run on: a plan, places in the coordinate space, and what is done.
 
 use corrnoise::backend::{Step, StepKernel};
+use corrnoise::cuda::ElementType;
 use corrnoise::{Incarnations, Plan, Result, Row, RunKey, Shard};
 use corrnoise_cuda_suite::compare::Both;
 use std::ops::Range;
@@ -15,12 +16,17 @@ pub enum Onto {
     Values,
     /// Also infinities, NaN, subnormals and the largest values, in every place of a thread's sixteen.
     Special,
-    /// One, but one infinity at this place of this segment.
+    /// The noise's own negative, rounded to the gradient's type: what is left shows the noise's lowest bits.
+    Cancelled,
+    /// What brings the sum nearest to the middle between two values of the gradient's type: any rounding shows. For f32, which
+    /// is not rounded again, as [`Onto::Cancelled`].
+    Halfway,
+    /// One, but infinite at one or two places of a segment.
     Infinity {
         /// Which segment.
         segment: usize,
-        /// Which coordinate of it.
-        at: usize,
+        /// Which coordinates of it.
+        at: [usize; 2],
         /// Of which sign.
         negative: bool,
     },
@@ -44,13 +50,20 @@ const SPECIAL: [f32; 13] = [
 ];
 
 impl Onto {
-    /// The value at place `i` of segment `segment`; `place` is its place in the buffer.
-    fn value<E: Both>(self, segment: usize, i: usize, place: usize) -> E {
+    /// Whether it follows the step's noise.
+    pub fn follows_noise(self) -> bool {
+        matches!(self, Onto::Cancelled | Onto::Halfway)
+    }
+
+    /// The value at place `i` of segment `segment`; `place` is its place in the buffer and `noise` what will be added to it.
+    fn value<E: Both>(self, segment: usize, i: usize, place: usize, noise: f32) -> E {
         E::from_f32(match self {
+            Onto::Cancelled => -noise,
+            Onto::Halfway => halfway::<E>(noise) - noise,
             Onto::Zero => 0.0,
             Onto::Values => ((place as u64 * 7919) % 10_007) as f32 * 1e-3 - 5.0,
             Onto::Special => SPECIAL[place % 13],
-            Onto::Infinity { segment: s, at, negative } if (s, at) == (segment, i) => {
+            Onto::Infinity { segment: s, at, negative } if s == segment && at.contains(&i) => {
                 if negative {
                     f32::NEG_INFINITY
                 } else {
@@ -60,6 +73,16 @@ impl Onto {
             Onto::Infinity { .. } => 1.0,
         })
     }
+}
+
+/// The middle between the two values of type `E` that a number lies between; 0 for f32.
+fn halfway<E: Both>(number: f32) -> f32 {
+    let dropped = match E::TYPE {
+        ElementType::F32 => return 0.0,
+        ElementType::Bf16 => 16,
+        ElementType::F16 => 13,
+    };
+    f32::from_bits(number.to_bits() >> dropped << dropped | 1 << (dropped - 1))
 }
 
 /// A step that owns its lists.
@@ -137,6 +160,15 @@ pub enum Action {
     },
 }
 
+impl Action {
+    /// What its steps are added to.
+    pub fn onto(&self) -> Onto {
+        match self {
+            Action::Step(_, onto) | Action::Replay { onto, .. } => *onto,
+        }
+    }
+}
+
 /// A plan, places, and what is done.
 pub struct Case {
     /// For people.
@@ -178,13 +210,13 @@ impl Case {
         (places, at + GUARD)
     }
 
-    /// The buffer before a step.
-    pub fn buffer<E: Both>(&self, onto: Onto) -> Vec<E> {
+    /// The buffer before a step whose noise is `noise`, in the buffer's places; empty if the buffer does not follow it.
+    pub fn buffer<E: Both>(&self, onto: Onto, noise: &[f32]) -> Vec<E> {
         let (places, len) = self.places();
-        let mut buffer: Vec<E> = (0..len).map(|i| Onto::Values.value(0, i, i)).collect();
+        let mut buffer: Vec<E> = (0..len).map(|i| Onto::Values.value(0, i, i, 0.0)).collect();
         for (segment, place) in places.into_iter().enumerate() {
             for (i, at) in place.enumerate() {
-                buffer[at] = onto.value(segment, i, at);
+                buffer[at] = onto.value(segment, i, at, noise.get(at).copied().unwrap_or(0.0));
             }
         }
         buffer

@@ -125,7 +125,7 @@ fn at_the_edges(runs: Runs) -> Result<Case> {
     let plan = Plan::new(7, form, 0.75)?;
     let (segments, shifts) = edges();
     let steps = steps(&plan, 0..5, |t| t as u16 % 3)?;
-    let onto = |i| [Onto::Values, Onto::Zero, Onto::Special, Onto::Values, Onto::Zero][i];
+    let onto = |i| [Onto::Values, Onto::Cancelled, Onto::Special, Onto::Halfway, Onto::Zero][i];
     Ok(Case { name: "edges", plan, keys: few_keys(), segments, shifts, actions: one_by_one(steps, onto) })
 }
 
@@ -135,7 +135,7 @@ fn tails(runs: Runs) -> Result<Case> {
     let segments = witnesses::tiles().map(|tile| TILE * tile..TILE * (tile + 1)).collect::<Vec<_>>();
     let shifts = vec![0; segments.len()];
     let step = Lowered::of(&plan, 0)?;
-    let actions = vec![Action::Step(step, Onto::Zero)];
+    let actions = vec![Action::Step(step, Onto::Cancelled)];
     Ok(Case { name: "tails", plan, keys: few_keys(), segments, shifts, actions })
 }
 
@@ -168,6 +168,8 @@ fn far(runs: Runs) -> Result<Case> {
 fn replayed(runs: Runs) -> Result<Case> {
     let plan = Plan::new(12, runs.form(4)?.with_restarts(5)?, 0.75)?;
     let mut all = steps(&plan, 0..12, |t| if t < 3 { 0 } else { 1 })?;
+    // Numbers of more than 32 bits: the flag tells them.
+    all.iter_mut().for_each(|step| step.number += 1 << 40);
     let last = all.split_off(9);
     let second = all.split_off(7);
     let first = all.split_off(3);
@@ -210,10 +212,12 @@ fn overflows(runs: Runs) -> Result<Case> {
     push(Onto::Zero, 1.0)?;
     for segment in 0..2 {
         for place in 0..16 {
-            let at = 128 * (place / 4) + 4 * (7 * place % 32) + place % 4;
-            push(Onto::Infinity { segment, at, negative: false }, 1e-3)?;
+            let at = |place: usize| 128 * (place / 4) + 4 * 11 + place % 4;
+            push(Onto::Infinity { segment, at: [at(place); 2], negative: false }, 1e-3)?;
             push(Onto::Values, 1e-3)?;
-            push(Onto::Infinity { segment, at, negative: true }, 1e-3)?;
+            push(Onto::Infinity { segment, at: [at(place); 2], negative: true }, 1e-3)?;
+            // Two at a time: one must not undo the other.
+            push(Onto::Infinity { segment, at: [at(place), at(0)], negative: false }, 1e-3)?;
         }
     }
     push(Onto::Zero, 1e6)?;
@@ -274,14 +278,24 @@ fn long_list(runs: Runs) -> Result<Case> {
     Ok(Case { name: "long list", plan, keys: few_keys(), segments: vec![100..140], shifts: vec![0], actions })
 }
 
+/// Hundreds of small radius words in each pair, for the roundings behind them.
+fn many_tails(runs: Runs) -> Result<Case> {
+    let plan = Plan::new(1, runs.form(0)?, 1.25)?.with_rounds(Rounds::R8)?;
+    let segments: Vec<_> = witnesses::many_tails().map(|tile| TILE * tile..TILE * (tile + 1)).collect();
+    let shifts = vec![0; segments.len()];
+    let actions = vec![Action::Step(Lowered::of(&plan, 0)?, Onto::Cancelled)];
+    Ok(Case { name: "many tails", plan, keys: few_keys(), segments, shifts, actions })
+}
+
 /// Two steps of 2²⁰ values in memory that allows fours and 2²⁰ in memory that does not: roundings that seldom show.
 pub fn deep(module: &str) -> Result<Vec<Case>> {
     let runs = Runs::of(module)?;
     let plan = Plan::new(3, runs.form(2)?, 0.75)?.with_rounds(Rounds::R8)?;
     let steps = steps(&plan, 0..3, |_| 0)?.split_off(1);
     // The first is in the middle of a run, so that a ring has coefficients and a BLT its buffers.
-    let onto = |i| if i == 0 { Onto::Zero } else { Onto::Values };
+    let onto = |i| if i == 0 { Onto::Cancelled } else { Onto::Halfway };
     let segments = vec![0..1 << 20, (1 << 20) + 5 * TILE + 1..2 << 20];
     let actions = one_by_one(steps, onto);
-    Ok(vec![Case { name: "deep", plan, keys: few_keys(), segments, shifts: vec![0, 1], actions }])
+    let deep = Case { name: "deep", plan, keys: few_keys(), segments, shifts: vec![0, 1], actions };
+    Ok(vec![many_tails(runs)?, deep])
 }

@@ -1,6 +1,6 @@
 //! Runs a case on the CPU once and on a mutant until the first difference.
 
-use crate::case::{Action, Case, Lowered};
+use crate::case::{Action, Case, Lowered, Onto};
 use corrnoise::backend::{Backend, Replay};
 use corrnoise::cuda::cudarc::driver::{CudaStream, DevicePtrMut};
 use corrnoise::cuda::{Cuda, DeviceGradient};
@@ -24,7 +24,9 @@ pub enum Verdict {
 }
 
 /// What one step left behind.
-struct Seen {
+struct Seen<E> {
+    /// The buffer before it.
+    before: Vec<E>,
     /// The whole buffer; every NaN as one.
     gradients: Vec<u32>,
     overflow: Option<u64>,
@@ -33,10 +35,9 @@ struct Seen {
 /// A case and what the CPU engine makes of it.
 pub struct Expected<E> {
     case: Case,
-    steps: Vec<Seen>,
+    steps: Vec<Seen<E>>,
     /// Per slot, at the end.
     state: Vec<Vec<u8>>,
-    element: std::marker::PhantomData<E>,
 }
 
 fn bits<E: Both + Copy>(buffer: &[E]) -> Vec<u32> {
@@ -48,16 +49,25 @@ impl<E: Both + Copy> Expected<E> {
     /// Runs the case on the CPU.
     pub fn new(case: Case) -> corrnoise::Result<Expected<E>> {
         let options = CpuOptions { threads: 1, compact: true, ..CpuOptions::default() };
-        let mut cpu = Cpu::new(&case.plan, &case.keys, &case.shard()?, options)?;
+        let new = || Cpu::new(&case.plan, &case.keys, &case.shard()?, options);
+        // The second one makes the noise that gradients may follow.
+        let (mut cpu, mut ahead) = (new()?, new()?);
+        let follows = case.actions.iter().any(|action| action.onto().follows_noise());
         let mut steps = Vec::new();
         let mut overflow = None;
         for action in &case.actions {
-            let (list, launches, onto) = match action {
-                Action::Step(step, onto) => (std::slice::from_ref(step), 1, *onto),
-                Action::Replay { steps, launches, onto } => (steps.as_slice(), *launches, *onto),
+            let (list, launches) = match action {
+                Action::Step(step, _) => (std::slice::from_ref(step), 1),
+                Action::Replay { steps, launches, .. } => (steps.as_slice(), *launches),
             };
             for launch in 0..launches {
-                let mut buffer = case.buffer::<E>(onto);
+                let mut noise = Vec::new();
+                if let Some(step) = list.get(launch).filter(|_| follows) {
+                    noise = case.buffer::<f32>(Onto::Zero, &[]);
+                    on_cpu(&case, &mut ahead, step, &mut noise)?;
+                }
+                let before = case.buffer::<E>(action.onto(), &noise);
+                let mut buffer = before.clone();
                 match list.get(launch) {
                     Some(step) => {
                         overflow =
@@ -65,11 +75,11 @@ impl<E: Both + Copy> Expected<E> {
                     }
                     None => case.places().0.into_iter().for_each(|p| buffer[p].fill(E::from_f32(f32::NAN))),
                 }
-                steps.push(Seen { gradients: bits(&buffer), overflow });
+                steps.push(Seen { before, gradients: bits(&buffer), overflow });
             }
         }
         let state = state(&case, &cpu)?;
-        Ok(Expected { case, steps, state, element: std::marker::PhantomData })
+        Ok(Expected { case, steps, state })
     }
 
     /// Runs the case on the device of `stream`: the first difference, if there is one.
@@ -78,12 +88,12 @@ impl<E: Both + Copy> Expected<E> {
         let mut cuda = Cuda::new(&case.plan, &case.keys, &case.shard()?, stream)?;
         let mut expected = self.steps.iter();
         for action in &case.actions {
-            let (scheduled, launches, onto) = match action {
-                Action::Step(_, onto) => (0, 1, *onto),
-                Action::Replay { steps, launches, onto } => {
+            let (scheduled, launches) = match action {
+                Action::Step(..) => (0, 1),
+                Action::Replay { steps, launches, .. } => {
                     steps.iter().try_for_each(|step| cuda.schedule(&step.step(&case.plan)))?;
                     cuda.start()?;
-                    (steps.len(), *launches, *onto)
+                    (steps.len(), *launches)
                 }
             };
             for _ in 0..launches {
@@ -91,8 +101,8 @@ impl<E: Both + Copy> Expected<E> {
                     Action::Step(step, _) => Some(step),
                     Action::Replay { .. } => None,
                 };
-                let got = on_device::<E>(case, &mut cuda, step, onto)?;
                 let expected = expected.next().expect("one per launch");
+                let got = on_device(case, &mut cuda, step, &expected.before)?;
                 if let Some(at) = (0..got.len()).find(|&i| got[i] != expected.gradients[i]) {
                     return Ok(Some(format!(
                         "value {at} of the buffer: {:#x}, not {:#x}",
@@ -141,11 +151,11 @@ fn on_device<E: Both + Copy>(
     case: &Case,
     cuda: &mut Cuda,
     step: Option<&Lowered>,
-    onto: crate::case::Onto,
+    before: &[E],
 ) -> corrnoise::Result<Vec<u32>> {
     let stream = cuda.stream().clone();
     let failed = |error| Error::Device(format!("{error}"));
-    let mut device = stream.clone_htod(&case.buffer::<E>(onto)).map_err(failed)?;
+    let mut device = stream.clone_htod(before).map_err(failed)?;
     let base = device.device_ptr_mut(&stream).0;
     let places = case.places().0;
     let raw = |place: &std::ops::Range<usize>| {

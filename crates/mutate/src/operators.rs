@@ -219,6 +219,7 @@ fn swaps(instruction: &Instruction) -> Vec<String> {
     let mut out = Vec::new();
     let head = instruction.opcode.split('.').next().unwrap_or_default();
     let pairs: &[(usize, usize)] = match head {
+        "setp" if ["setp.eq", "setp.ne"].iter().any(|same| instruction.opcode.starts_with(same)) => &[],
         "sub" | "selp" | "setp" | "shl" | "shr" => &[(1, 2)],
         "bfi" => &[(1, 2), (3, 4)],
         "fma" | "mad" => &[(1, 3), (2, 3)],

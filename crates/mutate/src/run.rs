@@ -57,7 +57,7 @@ impl<E: Both + Copy> Suite<E> {
 
 /// Judges as many mutants as the options ask for. Fails if an unchanged module does not pass.
 pub fn run(modules: &[Module], options: &Options) -> Result<Report, String> {
-    assert!(cuda::control::is_stand_in(), "another libcuda was found before the stand-in's");
+    check_library()?;
     let mut draw = Draw::new(modules, &options.filter, options.seed);
     let mut report = Report::default();
     let mut wanted = options.count;
@@ -84,6 +84,32 @@ pub fn run(modules: &[Module], options: &Options) -> Result<Report, String> {
         wanted = options.count.saturating_sub(report.outcomes.len());
     }
     Ok(report)
+}
+
+/// Refuses a stand-in that is not this build's: cargo's library path leads to `target/debug` first, where `cargo build` leaves a
+/// copy that other commands do not renew.
+fn check_library() -> Result<(), String> {
+    let deps = std::env::current_exe().ok().and_then(|exe| {
+        let folder = exe.parent()?;
+        Some(if folder.ends_with("deps") { folder.to_owned() } else { folder.join("deps") })
+    });
+    let age = |path: &std::path::Path| path.metadata().and_then(|data| data.modified()).ok();
+    if let Some(deps) = deps {
+        let name = format!("{}cuda{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+        let (copy, own) = (deps.join("..").join(&name), deps.join(&name));
+        if age(&copy).is_some_and(|copied| age(&own).is_some_and(|built| copied < built)) {
+            return Err(format!(
+                "{} is found first and is older than {}: delete it",
+                copy.display(),
+                own.display()
+            ));
+        }
+    }
+    if cuda::control::is_stand_in() {
+        Ok(())
+    } else {
+        Err("another libcuda was found before the stand-in's".into())
+    }
 }
 
 fn judge_group<E: Both + Copy>(

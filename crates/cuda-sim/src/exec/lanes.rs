@@ -5,6 +5,9 @@ use crate::ptx::Inst;
 /// Threads of a warp.
 pub(super) const WARP: usize = 32;
 
+/// What a register holds until it is written; its lowest bit makes a predicate true.
+const UNWRITTEN: u32 = 0x5a5a_5a5b;
+
 /// One register of every thread of a warp; aligned so that a vector load never crosses a cache line.
 #[repr(align(64))]
 #[derive(Clone, Copy)]
@@ -17,8 +20,13 @@ pub(super) struct Registers {
 }
 
 impl Registers {
+    /// A register that is read before it is written holds anything on hardware. Here it holds what is neither zero nor NaN, nor
+    /// an address, and would be noticed.
     pub(super) fn new([x, y]: [usize; 2]) -> Self {
-        Self { x: vec![Lanes([0; WARP]); x], y: vec![Lanes([0; WARP]); y] }
+        Self {
+            x: vec![Lanes([UNWRITTEN; WARP]); x],
+            y: vec![Lanes([u64::from(UNWRITTEN) << 32 | u64::from(UNWRITTEN); WARP]); y],
+        }
     }
 
     /// A predicate as one bit per lane.
