@@ -44,9 +44,16 @@ fn bits(value: f32) -> u64 {
 }
 
 #[test]
-fn a_register_that_nobody_wrote_is_not_zero() {
-    same("mov.b32 %r0, %r9;", R, &[[0; 3]], |_, _, _| 0x5a5a_5a5b);
-    same("mov.b64 %d0, %d19;", D, &[[0; 3]], |_, _, _| 0x5a5a_5a5b_5a5a_5a5b);
+fn a_register_that_nobody_wrote_is_neither_zero_nor_nan() {
+    // `same` runs an input in each lane.
+    same("setp.eq.s32 %p4, %r9, 0;\nselp.b32 %r0, 1, 2, %p4;", R, &floats(), |_, _, _| 2);
+    same(
+        "mov.b32 %f4, %r9;\nsetp.nan.f32 %p4, %f4, %f4;\nselp.b32 %r0, 1, 2, %p4;",
+        R,
+        &floats(),
+        |_, _, _| 2,
+    );
+    same("setp.eq.s64 %p4, %d19, 0;\nselp.b32 %r0, 1, 2, %p4;", R, &floats(), |_, _, _| 2);
 }
 
 #[test]

@@ -76,25 +76,26 @@ fn one_by_one(steps: Vec<Lowered>, onto: impl Fn(usize) -> Onto) -> Vec<Action> 
     steps.into_iter().enumerate().map(|(i, step)| Action::Step(step, onto(i))).collect()
 }
 
-/// 36 segments that begin and end at each of a thread's sixteen places, in memory that allows fours and in memory that does not;
+/// 68 segments that begin and end at each of a thread's sixteen places, in memory that allows fours and in memory that does not;
 /// some are shorter than a four.
 fn edges() -> (Vec<Range<u64>>, Vec<u64>) {
     let place = |i: u64, lane: u64| 128 * (i / 4 % 4) + 4 * (lane % 31) + i % 4;
-    let mut segments: Vec<Range<u64>> = (0..32)
+    let mut segments: Vec<Range<u64>> = (0..64)
         .map(|i: u64| {
             let base = TILE * (3 * i + 1);
-            // The end's place runs through all sixteen too, against the start's.
-            base + place(i, 5 * i + 1)..base + TILE * (1 + i % 3 / 2) + place(7 * i + 5, 3 * i + 2)
+            // The end's place runs through all sixteen too, an odd and an even number of places from the start's.
+            base + place(i, 5 * i + 1)
+                ..base + TILE * (1 + i % 3 / 2) + place(7 * i + 5 + i / 16 % 2, 3 * i + 2)
         })
         .collect();
-    let base = TILE * 120;
+    let base = TILE * 220;
     segments.extend([
         base + 3..base + 4,
         base + 701..base + 703,
         base + 1_153..base + 1_156,
         base + 1_600..base + 1_616,
     ]);
-    let shifts = (0..segments.len() as u64).map(|i| if i < 16 { 1 + i % 3 } else { 0 }).collect();
+    let shifts = (0..segments.len() as u64).map(|i| if i < 32 { 1 + i % 3 } else { 0 }).collect();
     (segments, shifts)
 }
 
@@ -217,7 +218,9 @@ fn overflows(runs: Runs) -> Result<Case> {
             push(Onto::Values, 1e-3)?;
             push(Onto::Infinity { segment, at: [at(place); 2], negative: true }, 1e-3)?;
             // Two at a time: one must not undo the other.
-            push(Onto::Infinity { segment, at: [at(place), at(0)], negative: false }, 1e-3)?;
+            for other in [0, place / 4 * 4] {
+                push(Onto::Infinity { segment, at: [at(place), at(other)], negative: false }, 1e-3)?;
+            }
         }
     }
     push(Onto::Zero, 1e6)?;

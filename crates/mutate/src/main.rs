@@ -2,7 +2,7 @@
 
 use corrnoise_mutate::draw::Filter;
 use corrnoise_mutate::run::{Options, run};
-use corrnoise_mutate::{coverage, ptx};
+use corrnoise_mutate::{coverage, ptx, source};
 use std::process::ExitCode;
 
 const HELP: &str = "\
@@ -14,6 +14,7 @@ Mutates the CUDA kernels, one change at a time, and tells which mutants the case
   --kernel NAME      only f32, bf16, f16, stage or advance; may be given again
   --operator NAME    only this operator; may be given again
   --jobs N           judged at a time (the number of cores)
+  --source           mutates kernels/*.cu and *.cuh, through the pinned compiler of kernels/build
   --coverage         no mutants: says which instructions no small case executes
   --verbose          says every verdict as it is known
 
@@ -53,7 +54,9 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>,
 }
 
 fn main() -> ExitCode {
-    let report = parse(std::env::args().skip(1)).and_then(|options| match options {
+    let sources = std::env::args().any(|argument| argument == "--source");
+    let arguments = std::env::args().skip(1).filter(|argument| argument != "--source");
+    let report = parse(arguments).and_then(|options| match options {
         None => {
             println!("{HELP}");
             Ok(None)
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
             }
             Ok(None)
         }
+        Some(options) if sources => source::run(&ptx::committed()?, &options).map(Some),
         Some(options) => run(&ptx::committed()?, &options).map(Some),
     });
     match report {

@@ -88,7 +88,7 @@ pub fn run(modules: &[Module], options: &Options) -> Result<Report, String> {
 
 /// Refuses a stand-in that is not this build's: cargo's library path leads to `target/debug` first, where `cargo build` leaves a
 /// copy that other commands do not renew.
-fn check_library() -> Result<(), String> {
+pub(crate) fn check_library() -> Result<(), String> {
     let deps = std::env::current_exe().ok().and_then(|exe| {
         let folder = exe.parent()?;
         Some(if folder.ends_with("deps") { folder.to_owned() } else { folder.join("deps") })

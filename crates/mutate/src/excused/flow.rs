@@ -19,7 +19,7 @@ pub(super) fn bounds(change: &Change<'_>) -> bool {
 /// The test before the loop over rounds stands where the block's first constant is put in place.
 pub(super) fn rounds(change: &Change<'_>) -> bool {
     let is_test = |setp: &Instruction| {
-        let near = |other: &&Instruction| (setp.line..setp.line + 6).contains(&other.line);
+        let near = |other: &&Instruction| (setp.line..setp.line + 16).contains(&other.line);
         let first_constant = |other: &Instruction| other.operands.get(1).is_some_and(|c| c == "1634760805");
         setp.opcode == "setp.eq.s32"
             && setp.operands[2] == "0"
@@ -40,9 +40,8 @@ pub(super) fn rounds(change: &Change<'_>) -> bool {
 }
 
 pub(super) fn counts(change: &Change<'_>) -> bool {
-    change.operator == Operator::Width
-        && change.old.opcode.starts_with("ld.")
-        && !change.new_opcode().contains(".nc")
+    let counter = change.old.opcode.starts_with("ld.") || change.kernel.name == "advance";
+    change.operator == Operator::Width && counter && !change.new_opcode().contains(".nc")
 }
 
 pub(super) fn one_block(change: &Change<'_>) -> bool {
@@ -59,6 +58,42 @@ pub(super) fn one_block(change: &Change<'_>) -> bool {
         "mov.u32" => old.operands[1] == "%ntid.x" && change.operator == Operator::Drop,
         "setp.ge.u32" => ["setp.gt.u32", "setp.eq.u32", "setp.ge.s32"].contains(&change.new_opcode()),
         "bra" => change.operator == Operator::Drop,
+        _ => false,
+    }
+}
+
+/// What decides whether a thread adds by fours: if it is refused, the thread adds one by one, to the same bits.
+pub(super) fn by_ones(change: &Change<'_>) -> bool {
+    let to = change.new_opcode();
+    let (old, new) = (change.old.operands.get(2).and_then(|o| o.parse::<i64>().ok()), change.new_integer(2));
+    let grows = matches!((old, new), (Some(old), Some(new)) if new > old);
+    match change.old.opcode.as_str() {
+        "setp.le.s64" => ["setp.eq.s64", "setp.lt.s64"].contains(&to),
+        "setp.gt.s64" => to == "setp.gt.u64" || (change.operator == Operator::Immediate && grows),
+        "add.s64" => {
+            let is_end = old.is_some_and(|old| [4, 132, 260, 388].contains(&old));
+            is_end
+                && (change.operator == Operator::Redirect
+                    || (change.operator == Operator::Immediate && grows))
+        }
+        "and.b64" => {
+            let is_alignment = old.is_some_and(|old| [7, 15].contains(&old));
+            let superset = matches!((old, new), (Some(old), Some(new)) if new & old == old);
+            is_alignment && (change.operator == Operator::Drop || superset)
+        }
+        _ => false,
+    }
+}
+
+/// What decides whether a thread makes a tail block: each pair looks at its own word once more.
+pub(super) fn needless_tail(change: &Change<'_>) -> bool {
+    let of_minimum =
+        |setp: &Instruction| change.definition(&setp.operands[1]).is_some_and(|d| d.opcode == "min.u32");
+    match change.old.opcode.as_str() {
+        "min.u32" => change.operator == Operator::Redirect || change.new_opcode() == "min.s32",
+        "setp.gt.u32" if change.old.operands[2] == "65535" && of_minimum(change.old) => {
+            change.new_opcode() == "setp.gt.s32" || change.new_integer(2).is_some_and(|limit| limit > 65535)
+        }
         _ => false,
     }
 }
@@ -100,6 +135,9 @@ pub(super) fn last_return(change: &Change<'_>) -> bool {
 /// The value of a NaN, in the rounding of a ring's history.
 pub(super) fn history(change: &Change<'_>) -> bool {
     let others_kept = |new: &Instruction| new.operands[2..] == change.old.operands[2..];
+    if change.module == "ring_bf16" && change.is("setp.gt.u32", &[(2, "2139095040")]) {
+        return change.operator == Operator::Comparison;
+    }
     let is_selection = change.module == "ring_bf16" && change.old.opcode == "selp.b16";
     is_selection && change.new.as_ref().is_some_and(others_kept)
 }

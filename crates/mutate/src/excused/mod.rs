@@ -58,11 +58,11 @@ const CLASSES: &[Class] = &[
     ),
     (
         numbers::first_horner,
-        "the first Horner step of sine and cosine reaches the last bit of a normal once in a million; 16 bits without a state in f32 show that bit once in a hundred. tests/twin.rs compares 10^7 values",
+        "the first Horner step of sine and cosine reaches the last bit of a normal once in a million; 16 bits without a state in f32 show that bit once in a hundred. The large case has 262,144 values of each pair; tests/twin.rs compares 10^7",
     ),
     (
         numbers::masked_zeros,
-        "the mask's other bits meet zeros: a shift by 16 leaves 16 bits, and families are 0, 1 and 2",
+        "the mask's other bits meet zeros, or are set afterwards: a shift by 16 leaves 16 bits, families are 0, 1 and 2, a block has 128 threads",
     ),
     (numbers::disjoint, "the bits are disjoint, after a shift or a mask: exclusive or is or"),
     (numbers::uniform, "a uniform is not 0, and not below 2^-64 in magnitude"),
@@ -77,6 +77,11 @@ const CLASSES: &[Class] = &[
     ),
     (flow::last_return, "falling off a kernel's end returns"),
     (flow::history, "noise is never NaN: a ring's history is rounded on the other branch"),
+    (flow::by_ones, "it decides whether a thread adds by fours; one by one the bits are the same"),
+    (
+        flow::needless_tail,
+        "it decides whether a thread makes a tail block; without a small word, no pair uses it",
+    ),
 ];
 
 /// Why a surviving mutant is as good as the original, if it belongs to a known class.

@@ -10,6 +10,11 @@ pub(super) fn exact(change: &Change<'_>) -> bool {
         && match change.old.opcode.as_str() {
             "mul.rn.f32" => change.has_constant(&powers),
             "add.rn.f32" => change.has_constant(&["0fBF800000"]),
+            // An exponent.
+            "cvt.rn.f32.s32" => {
+                let exponent = change.definition(&change.old.operands[1]);
+                exponent.is_some_and(|add| add.opcode == "add.s32" && add.operands[2] == "-126")
+            }
             _ => false,
         }
 }
@@ -77,6 +82,19 @@ pub(super) fn extension(change: &Change<'_>) -> bool {
     if change.new_opcode() == "cvt.rz.f32.u64" {
         return has_no_f32_state(change);
     }
+    // At the limit a tail changes the radius by 2^-20 of itself.
+    if change.is("setp.gt.u32", &[(2, "65535")]) {
+        let nearly = change.new_integer(2).is_some_and(|limit| (65_533..65_538).contains(&limit));
+        return has_no_f32_state(change) && (change.new_opcode() == "setp.ge.u32" || nearly);
+    }
+    // A constant of the cipher that is added to an extension.
+    let constant = change.old.operands.get(2).and_then(|constant| constant.parse::<i64>().ok());
+    if change.old.opcode == "add.s32"
+        && constant.is_some_and(|constant| [1_634_760_805, 2_036_477_234].contains(&constant))
+    {
+        let near = |new: i64| constant.is_some_and(|old| (old ^ new) < 1 << 20);
+        return change.new_integer(2).is_some_and(near);
+    }
     change.is("or.b32", &[(2, "1")])
         && feeds_tail
         && (change.new_opcode() == "xor.b32" || change.new_integer(2).is_some_and(low))
@@ -86,7 +104,9 @@ pub(super) fn first_horner(change: &Change<'_>) -> bool {
     let is_first = change.has_constant(&["0fBB96DEC9", "0f3A6B4255"])
         || (change.operator == Operator::Immediate
             && ["0fBB96DEC9", "0f3A6B4255"].contains(&change.old.operands[1].as_str()));
-    has_no_f32_state(change) && is_first
+    // With a state in f32, only what changes one rounding.
+    let slight = [Operator::Sign, Operator::Rounding].contains(&change.operator);
+    is_first && (slight || has_no_f32_state(change))
 }
 
 /// Nothing keeps the noise in f32: its lowest bits hardly show.
@@ -97,7 +117,12 @@ fn has_no_f32_state(change: &Change<'_>) -> bool {
 /// A shift by 16 leaves 16 bits, and a name's family is 0, 1 or 2: masks may have any bits above.
 pub(super) fn masked_zeros(change: &Change<'_>) -> bool {
     let new = change.new_integer(2).filter(|_| change.operator == Operator::Immediate);
-    (change.is("and.b32", &[(2, "1")]) && new.is_some_and(|mask| mask & 0xffff == 1))
+    // A block has 128 threads; and bits of a mantissa's mask that the exponent's bits are put over.
+    let of_thread = new.is_some_and(|mask| mask & 0x7f == 31) && change.is("and.b32", &[(2, "31")]);
+    let of_mantissa = new.is_some_and(|mask| mask & !0x3f00_0000 == 0x7f_ffff);
+    of_thread
+        || (of_mantissa && change.is("and.b32", &[(2, "8388607")]))
+        || (change.is("and.b32", &[(2, "1")]) && new.is_some_and(|mask| mask & 0xffff == 1))
         || (change.is("and.b64", &[(2, "2097120")]) && new.is_some_and(|mask| mask & 0x7f_ffff == 0x1f_ffe0))
 }
 
@@ -108,7 +133,9 @@ pub(super) fn disjoint(change: &Change<'_>) -> bool {
         ["shl.b32", "shl.b64", "and.b32"].contains(&opcode)
     };
     let (from, to) = (change.old.opcode.as_str(), change.new_opcode());
-    let exclusive = [("or.b32", "xor.b32"), ("or.b64", "xor.b64")].contains(&(from, to));
+    // The cosine, whose sign is set by exclusive or, is positive.
+    let pairs = [("or.b32", "xor.b32"), ("or.b64", "xor.b64"), ("or.b64", "add.s64"), ("xor.b32", "or.b32")];
+    let exclusive = pairs.contains(&(from, to));
     exclusive && change.old.operands[1..].iter().any(cleared)
 }
 
@@ -159,5 +186,8 @@ pub(super) fn amount(change: &Change<'_>) -> bool {
 /// A flag is set or it is not.
 pub(super) fn flag(change: &Change<'_>) -> bool {
     let odd = |number: i64| number & 1 == 1;
+    if change.is("and.b16", &[(2, "255")]) {
+        return change.operator == Operator::Immediate && change.new_integer(2).is_some_and(odd);
+    }
     change.is("selp.u16", &[(1, "1"), (2, "0")]) && change.new_integer(1).is_some_and(odd)
 }

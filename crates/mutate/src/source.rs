@@ -1,1 +1,0 @@
-//! Mutations of the sources.
