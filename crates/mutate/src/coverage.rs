@@ -1,7 +1,7 @@
 //! Which instructions the small cases execute, and which branches they take both ways.
 
 use crate::draw::Filter;
-use crate::judge::{Verdict, judge};
+use crate::judge::Verdict;
 use crate::ptx::{Kernel, Module};
 use crate::run::Suite;
 use corrnoise_cuda_suite::compare::Both;
@@ -46,9 +46,9 @@ pub fn unreached(modules: &[Module], filter: &Filter) -> Result<Vec<Unreached>, 
 /// What became of each line with gradients of one type.
 fn lines<E: Both + Copy>(module: &Module) -> Result<Vec<Vec<Line>>, String> {
     let failed = |what: String| format!("{}, unchanged: {what}", module.name);
-    let suite: Suite<E> = Suite::small(&module.name).map_err(|error| failed(error.to_string()))?;
+    let suite: Suite<E> = Suite::new(&module.name).map_err(|error| failed(error.to_string()))?;
     control::watch_lines(0);
-    let verdict = judge(0, &module.text, &module.text, &suite.cases(false));
+    let verdict = suite.judge(0, &module.text, &module.text, false);
     let lines = control::watched_lines(0, module.text.lines().count() + 1);
     if verdict == Verdict::Survived { Ok(vec![lines]) } else { Err(failed(format!("{verdict:?}"))) }
 }

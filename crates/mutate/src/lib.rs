@@ -10,16 +10,15 @@
 //! | `operators` | what can be changed in an instruction |
 //! | `draw` | which mutants a seed stands for |
 //! | `source` | the same for `kernels/*.cu` and `*.cuh`, through the pinned compiler |
-//! | `case`, `cases` | what a mutant is run on: small shapes that reach every instruction, then millions of values |
 //! | `coverage` | which instructions the small cases execute |
 //! | `judge` | runs a mutant until the first difference |
 //! | `excused` | the survivors that no case can kill, as classes with a reason each |
 //! | `report` | the table |
 //!
+//! What a mutant is run on is `corrnoise_cuda_suite::cases`: small shapes that reach every instruction, then millions of values.
+//!
 //! `cargo run -p corrnoise-mutate -- --count 300` is the long run, `tests/sample.rs` the short one.
 
-pub mod case;
-pub mod cases;
 pub mod coverage;
 pub mod draw;
 pub mod excused;
@@ -29,4 +28,3 @@ pub mod ptx;
 pub mod report;
 pub mod run;
 pub mod source;
-mod witnesses;

@@ -1,14 +1,14 @@
 //! Draws mutants, judges them on several devices of the stand-in at a time, and reports.
 
-use crate::cases;
 use crate::draw::{Draw, Filter, Mutant};
 use crate::excused::excuse;
-use crate::judge::{Expected, Verdict, judge};
+use crate::judge::{Verdict, judge};
 use crate::ptx::Module;
 use crate::report::{Outcome, Report};
+use corrnoise_cuda_suite::cases::{self, Expected};
 use corrnoise_cuda_suite::compare::Both;
 use half::{bf16, f16};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 /// Devices of the stand-in that can run the kernels.
@@ -29,29 +29,35 @@ pub struct Options {
     pub verbose: bool,
 }
 
-/// The cases of one module and gradient type with the CPU's results, made when they are first needed.
+/// The cases of one module and gradient type with the CPU's results.
 pub struct Suite<E> {
-    fast: Vec<Expected<E>>,
-    deep: Vec<Expected<E>>,
+    module: String,
+    small: Vec<Expected<E>>,
+    /// Made when a mutant first survives the small ones.
+    deep: OnceLock<Vec<Expected<E>>>,
 }
 
 impl<E: Both + Copy> Suite<E> {
-    /// Runs all cases of a module on the CPU.
+    /// Runs the small cases of a module on the CPU.
     pub fn new(module: &str) -> corrnoise::Result<Suite<E>> {
-        let deep = cases::deep(module)?.into_iter().map(Expected::new).collect::<corrnoise::Result<_>>()?;
-        Ok(Suite { deep, ..Suite::small(module)? })
-    }
-
-    /// Without the large case.
-    pub fn small(module: &str) -> corrnoise::Result<Suite<E>> {
         let is_f16 = E::TYPE == corrnoise::cuda::ElementType::F16;
-        let fast = cases::fast(module, is_f16)?.into_iter().map(Expected::new);
-        Ok(Suite { fast: fast.collect::<corrnoise::Result<_>>()?, deep: Vec::new() })
+        let small = cases::fast(module, is_f16)?.into_iter().map(Expected::new);
+        let small = small.collect::<corrnoise::Result<_>>()?;
+        Ok(Suite { module: module.to_owned(), small, deep: OnceLock::new() })
     }
 
-    /// The small cases; the large one too if `deep`.
-    pub fn cases(&self, deep: bool) -> Vec<&Expected<E>> {
-        self.fast.iter().chain(if deep { self.deep.as_slice() } else { &[] }).collect()
+    /// Judges PTX by the small cases, and by the large ones too if it survives and `deep` says so.
+    pub fn judge(&self, device: usize, committed: &str, mutated: &str, deep: bool) -> Verdict {
+        let verdict = judge(device, committed, mutated, &self.small);
+        if verdict != Verdict::Survived || !deep {
+            return verdict;
+        }
+        let make = || {
+            let cases =
+                cases::deep(&self.module).and_then(|cases| cases.into_iter().map(Expected::new).collect());
+            cases.unwrap_or_else(|error| panic!("{}: {error}", self.module))
+        };
+        judge(device, committed, mutated, self.deep.get_or_init(make))
     }
 }
 
@@ -121,7 +127,7 @@ fn judge_group<E: Both + Copy>(
     let suite: Suite<E> = Suite::new(&module.name).map_err(|error| format!("{}: {error}", module.name))?;
     let kernel = &module.kernels[group[0].kernel];
     let unchanged = module.with_line(kernel, usize::MAX, "");
-    let verdict = judge(0, &module.text, &unchanged, &suite.cases(false));
+    let verdict = suite.judge(0, &module.text, &unchanged, false);
     if verdict != Verdict::Survived {
         return Err(format!("{} {}, unchanged: {verdict:?}", module.name, kernel.element()));
     }
@@ -164,7 +170,7 @@ fn judge_one<E: Both + Copy>(
     let text = module.with_line(kernel, mutant.line, &mutant.after);
     // A class that no case can kill is not run on millions of values.
     let known = excuse(module, kernel, mutant);
-    let verdict = judge(device, &module.text, &text, &suite.cases(known.is_none()));
+    let verdict = suite.judge(device, &module.text, &text, known.is_none());
     let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let after = if mutant.after.is_empty() { "(nothing)".to_owned() } else { plain(&mutant.after) };
     let change = format!("line {}: {} -> {after}", mutant.line + 1, plain(&mutant.before));

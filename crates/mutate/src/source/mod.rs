@@ -6,7 +6,7 @@ mod excused;
 mod tokens;
 
 use crate::draw::{Filter, Random};
-use crate::judge::{Verdict, judge};
+use crate::judge::Verdict;
 use crate::ptx::{Module, kernels_folder};
 use crate::report::{Outcome, Report};
 use crate::run::{Options, Suite, check_library};
@@ -34,7 +34,7 @@ impl Suites {
     /// The small cases of all types first: millions of values only for what survives them.
     fn judge(&self, module: &Module, text: &str) -> Verdict {
         fn one<E: Both + Copy>(suite: &Suite<E>, module: &Module, text: &str, deep: bool) -> Verdict {
-            judge(0, &module.text, text, &suite.cases(deep))
+            suite.judge(0, &module.text, text, deep)
         }
         for deep in [false, true] {
             let types: [&dyn Fn() -> Verdict; 3] =

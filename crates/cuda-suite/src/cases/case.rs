@@ -1,9 +1,9 @@
 //! One thing that a mutant is run on: a plan, places in the coordinate space, and what is done.
 
+use crate::compare::Both;
 use corrnoise::backend::{Step, StepKernel};
 use corrnoise::cuda::ElementType;
 use corrnoise::{Incarnations, Plan, Result, Row, RunKey, Shard};
-use corrnoise_cuda_suite::compare::Both;
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! What mutants are run on: small shapes that reach every instruction, and one large one for what shows once in millions.
 
-use crate::case::{Action, Case, Lowered, Onto, Work};
-use crate::witnesses::{self, key};
+use super::case::{Action, Case, Lowered, Onto, Work};
+use super::witnesses::{self, key};
 use corrnoise::form::{Kernel, Ring};
 use corrnoise::{Error, Family, Form, Plan, Result, Rounds, Row, RunKey};
 use std::ops::Range;
