@@ -17,9 +17,9 @@ class Module:
     source: str
     defines: tuple[str, ...]
 
-    def ptx(self, *more: str) -> str:
+    def ptx(self, *more: str, folder: Path = KERNELS) -> str:
         options = [BASELINE, "--std=c++14", *(f"--define-macro={d}" for d in (*self.defines, *more))]
-        return nvrtc.compile_ptx(KERNELS / self.source, options)
+        return nvrtc.compile_ptx(folder / self.source, options)
 
     def path(self) -> Path:
         return KERNELS / "ptx" / f"{self.name}.ptx"

@@ -72,6 +72,40 @@ pub fn mutate_clear(device: usize) {
     check(function(index(device)), device);
 }
 
+/// A warp of `device` that executes more than `instructions` from now on fails its launch: a mutant may run for ever.
+pub fn limit(device: usize, instructions: u64) {
+    // SAFETY: the stand-in's symbol of that name has this signature.
+    let function = unsafe { symbol::<extern "C" fn(c_int, u64) -> bool>(b"corrnoise_sim_limit\0") };
+    check(function(index(device), instructions), device);
+}
+
+/// What became of one line of PTX while it was watched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Line {
+    /// A thread executed its instruction.
+    pub ran: bool,
+    /// A thread passed it, because its guard was false.
+    pub passed: bool,
+}
+
+/// Remembers from now on which lines of its modules `device` executes; only lines, so that one module at a time makes sense.
+pub fn watch_lines(device: usize) {
+    // SAFETY: the stand-in's symbol of that name has this signature.
+    let function = unsafe { symbol::<extern "C" fn(c_int) -> bool>(b"corrnoise_sim_watch_lines\0") };
+    check(function(index(device)), device);
+}
+
+/// Ends what [`watch_lines`] began: entry `i` is line `i` of the module, counted from 1, for less than `count` lines.
+pub fn watched_lines(device: usize, count: usize) -> Vec<Line> {
+    let mut bytes = vec![0_u8; count];
+    type Function = unsafe extern "C" fn(c_int, *mut u8, usize) -> bool;
+    // SAFETY: the stand-in's symbol of that name has this signature.
+    let function = unsafe { symbol::<Function>(b"corrnoise_sim_watched_lines\0") };
+    // SAFETY: the buffer has `count` bytes.
+    check(unsafe { function(index(device), bytes.as_mut_ptr(), count) }, device);
+    bytes.into_iter().map(|byte| Line { ran: byte & 1 != 0, passed: byte & 2 != 0 }).collect()
+}
+
 /// What kernels on `device` did to global memory since [`reset_traffic`].
 pub fn traffic(device: usize) -> Traffic {
     let mut traffic = Traffic::default();

@@ -13,7 +13,7 @@
 //!
 //! - Every access of a kernel is inside one live allocation, aligned to its size, and reads only bytes that were written.
 //! - Two threads of one launch never touch the same bytes unless both only read, or both use atomics.
-//! - Float arithmetic is IEEE with round-to-nearest-even and subnormals; a NaN result is `0x7fffffff`.
+//! - Float arithmetic is IEEE with subnormals, to the nearest, ties to even, or (`.rz`) towards zero; a NaN result is `0x7fffffff`.
 //!
 //! A launch that breaks one of the first two fails with a text that names the kernel, block, thread and line, and its context
 //! stays faulted until it is destroyed, as on hardware.

@@ -88,6 +88,51 @@ fn mutations_change_what_is_loaded_from_then_on() {
     assert_eq!(double(&stream, &load(3).1, &[4.0]), [8.0]);
 }
 
+/// For two tests that share device 4: what one sets, the other would see.
+static FOURTH: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+#[test]
+fn a_warp_ends_at_the_limit_that_a_test_sets() {
+    let _alone = FOURTH.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let (stream, kernel) = load(4);
+    // 14 instructions are enough; the limit is looked at where a warp branches or returns.
+    control::limit(4, 14);
+    assert_eq!(double(&stream, &kernel, &[2.0]), [4.0]);
+    control::mutate(4, "ret;", "bra $end;", 0);
+    control::limit(4, 1_000);
+    let (stream, kernel) = load(4);
+    let mut data = stream.clone_htod(&[1.0f32]).unwrap();
+    // SAFETY: the kernel takes an array of one float; it does not end, which the stand-in notices.
+    let launched = unsafe {
+        stream.launch_builder(&kernel).arg(&mut data).arg(&1u32).launch(LaunchConfig::for_num_elems(1))
+    };
+    let text = launched.unwrap_err().to_string();
+    assert!(text.contains("the warp has run 1000 instructions"), "{text}");
+    control::mutate_clear(4);
+    control::limit(4, 1 << 26);
+}
+
+#[test]
+fn watched_lines_tell_what_ran_and_what_was_passed() {
+    let _alone = FOURTH.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let count = DOUBLE.lines().count() + 1;
+    let line = |part: &str| DOUBLE.lines().position(|line| line.contains(part)).unwrap() + 1;
+    let watch = |values: &[f32]| {
+        let (stream, kernel) = load(4);
+        control::watch_lines(4);
+        double(&stream, &kernel, values);
+        control::watched_lines(4, count)
+    };
+    let whole = watch(&[1.0; 1024]);
+    let ran = control::Line { ran: true, passed: false };
+    assert_eq!([whole[line("st.global")], whole[line("ret;")]], [ran; 2]);
+    assert_eq!(whole[line("@%p1 bra")], control::Line { ran: false, passed: true });
+    assert_eq!(whole[line(".reg")], control::Line::default());
+    assert_eq!(watch(&[1.0; 5])[line("@%p1 bra")], control::Line { ran: true, passed: true });
+    // Nothing is watched any more.
+    assert_eq!(control::watched_lines(4, count), vec![control::Line::default(); count]);
+}
+
 #[test]
 fn a_fault_reaches_cudarc_with_its_text_and_ends_with_the_context() {
     let (stream, kernel) = load(5);

@@ -44,6 +44,19 @@ fn bits(value: f32) -> u64 {
 }
 
 #[test]
+fn a_register_that_nobody_wrote_is_neither_zero_nor_nan() {
+    // `same` runs an input in each lane.
+    same("setp.eq.s32 %p4, %r9, 0;\nselp.b32 %r0, 1, 2, %p4;", R, &floats(), |_, _, _| 2);
+    same(
+        "mov.b32 %f4, %r9;\nsetp.nan.f32 %p4, %f4, %f4;\nselp.b32 %r0, 1, 2, %p4;",
+        R,
+        &floats(),
+        |_, _, _| 2,
+    );
+    same("setp.eq.s64 %p4, %d19, 0;\nselp.b32 %r0, 1, 2, %p4;", R, &floats(), |_, _, _| 2);
+}
+
+#[test]
 fn a_wrong_result_is_noticed() {
     let unfused = |a, b, c| bits(f(a) * f(b) + f(c));
     assert!(mismatch("fma.rn.f32 %f0, %f1, %f2, %f3;", F, &floats(), unfused).is_some());
@@ -78,6 +91,40 @@ fn arithmetic_rounds_to_nearest_and_keeps_subnormals() {
         |_, _, _| 0xb380_0000,
     );
     same("mov.f32 %f4, 0f00000001;\nmul.rn.f32 %f0, %f4, 0f3F000000;", F, &inputs, |_, _, _| 0);
+}
+
+/// Towards zero: what is to the nearest, or its neighbour on the side of zero, and never beyond the exact result.
+#[test]
+fn arithmetic_can_round_towards_zero() {
+    let inputs = floats();
+    let chop = |nearest: f32, exact: f64| {
+        let beyond = f64::from(nearest).abs() > exact.abs();
+        bits(if beyond { f32::from_bits(nearest.to_bits() - 1) } else { nearest })
+    };
+    // A product is exact in f64.
+    let product = |a: u64, b: u64| f64::from(f(a)) * f64::from(f(b));
+    same("mul.rz.f32 %f0, %f1, %f2;", F, &inputs, |a, b, _| chop(f(a) * f(b), product(a, b)));
+    same("fma.rz.f32 %f0, %f1, %f2, 0f80000000;", F, &inputs, |a, b, _| {
+        chop(f(a).mul_add(f(b), -0.0), product(a, b))
+    });
+    same("sqrt.rz.f32 %f0, %f1;", F, &inputs, |a, _, _| {
+        let nearest = f(a).sqrt();
+        chop(nearest, if f64::from(nearest).powi(2) > f64::from(f(a)) { 0.0 } else { nearest.into() })
+    });
+    // 1 and 2⁻³⁰, which f64 holds.
+    same("add.rz.f32 %f0, 0fBF800000, 0f30800000;", F, &inputs, |_, _, _| 0xbf7f_ffff);
+    same("sub.rz.f32 %f0, 0f3F800000, 0f30800000;", F, &inputs, |_, _, _| 0x3f7f_ffff);
+    same("cvt.rz.f16.f32 %h0, %f1;", H, &inputs, |a, _, _| match a as u32 & 0x7fff_ffff {
+        0x7f80_0001.. => 0x7fff,
+        magnitude => {
+            // The largest half whose magnitude is not beyond: halves ascend with their bits.
+            let halves = (0..0x7c01_u32)
+                .rev()
+                .find(|h| half::f16::from_bits(*h as u16).to_f32() <= f32::from_bits(magnitude));
+            let largest = if magnitude == 0x7f80_0000 { 0x7c00 } else { halves.unwrap_or(0).min(0x7bff) };
+            a >> 16 & 0x8000 | u64::from(largest)
+        }
+    });
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn modifiers_that_change_results_are_refused() {
         "add.rn.ftz.f32 %f1, %f1, %f1;",
         "fma.rn.ftz.f32 %f1, %f1, %f1, %f1;",
         "fma.rn.sat.f32 %f1, %f1, %f1, %f1;",
-        "fma.rz.f32 %f1, %f1, %f1, %f1;",
+        "fma.rm.f32 %f1, %f1, %f1, %f1;",
         "sqrt.approx.f32 %f1, %f1;",
         "rcp.approx.ftz.f32 %f1, %f1;",
         "div.full.f32 %f1, %f1, %f1;",

@@ -3,6 +3,7 @@
 //! `crates/cuda-sim` runs this suite on its stand-in for libcuda in every `cargo test`; `crates/cuda` runs it on a real driver
 //! where there is one. Each says which device it ran on.
 
+pub mod cases;
 pub mod compare;
 mod context;
 mod discipline;
@@ -26,6 +27,9 @@ pub const TESTS: &[(&str, Test)] = &[
     ("a_million_values_of_every_kernel_bf16", parity::a_million_values::<half::bf16>),
     ("a_million_values_of_every_kernel_f16", parity::a_million_values::<half::f16>),
     ("every_kernel_type_and_number_of_rounds", parity::every_kernel_type_and_number_of_rounds),
+    ("every_small_case_f32", cases::every_small_case::<f32>),
+    ("every_small_case_bf16", cases::every_small_case::<half::bf16>),
+    ("every_small_case_f16", cases::every_small_case::<half::f16>),
     ("any_place_in_the_coordinate_space", parity::any_place_in_the_coordinate_space),
     ("several_tensors_are_one_launch", parity::several_tensors_are_one_launch),
     ("unaligned_gradients", parity::unaligned_gradients),

@@ -47,6 +47,33 @@ pub extern "C" fn corrnoise_sim_mutate_clear(device: c_int) -> bool {
     locked.map(|mut device| device.mutations.clear()).is_some()
 }
 
+/// Sets how many instructions a warp may execute. Returns whether there is such a device.
+#[unsafe(no_mangle)]
+pub extern "C" fn corrnoise_sim_limit(device: c_int, instructions: u64) -> bool {
+    let locked = ordinal(device).and_then(|ordinal| state::device(ordinal).ok());
+    locked.map(|mut device| device.watch.limit = instructions).is_some()
+}
+
+/// Begins to watch the lines that a device executes. Returns whether there is such a device.
+#[unsafe(no_mangle)]
+pub extern "C" fn corrnoise_sim_watch_lines(device: c_int) -> bool {
+    let locked = ordinal(device).and_then(|ordinal| state::device(ordinal).ok());
+    locked.map(|mut device| device.watch.lines = Some(Vec::new())).is_some()
+}
+
+/// Ends it and copies what was seen of the first `len` lines. Returns whether there is such a device.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_sim_watched_lines(device: c_int, to: *mut u8, len: usize) -> bool {
+    let Some(mut device) = ordinal(device).and_then(|ordinal| state::device(ordinal).ok()) else {
+        return false;
+    };
+    let lines = device.watch.lines.take().unwrap_or_default();
+    let count = len.min(lines.len());
+    // SAFETY: `control` passes a buffer of `len` bytes.
+    unsafe { to.copy_from_nonoverlapping(lines.as_ptr(), count) };
+    true
+}
+
 /// Reads a device's counts. Returns whether there is such a device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_sim_traffic(device: c_int, traffic: Out<Traffic>) -> bool {

@@ -9,7 +9,7 @@ use super::graph::Command;
 use super::handle::serial;
 use super::module::Loaded;
 use super::stream::Stream;
-use crate::exec;
+use crate::exec::{self, Watch};
 use crate::memory::Memory;
 use crate::ptx::Kernel;
 use crate::status::{Failure, Status};
@@ -44,6 +44,7 @@ pub(super) struct Device {
     pub graphs: HashMap<u64, Arc<Vec<Command>>>,
     pub traffic: Traffic,
     pub mutations: Vec<Mutation>,
+    pub watch: Watch,
 }
 
 impl Device {
@@ -61,6 +62,7 @@ impl Device {
             graphs: HashMap::new(),
             traffic: Traffic::default(),
             mutations: Vec::new(),
+            watch: Watch::default(),
         }
     }
 
@@ -78,7 +80,7 @@ impl Device {
         context
     }
 
-    /// Ends the context and frees all that lives in it. Counts and mutations belong to the device and stay.
+    /// Ends the context and frees all that lives in it. Counts, mutations and what is watched belong to the device and stay.
     pub(super) fn destroy_context(&mut self) {
         self.context = None;
         self.fault = None;
@@ -94,7 +96,7 @@ impl Device {
     pub(super) fn execute(&mut self, command: &Command) -> Result<(), Failure> {
         match command {
             Command::Launch(launch) => {
-                let outcome = exec::run(launch, &mut self.memory, &mut self.traffic);
+                let outcome = exec::run(launch, &mut self.memory, &mut self.traffic, &mut self.watch);
                 outcome.inspect_err(|failure| self.fault = Some(failure.clone()))
             }
             Command::ToDevice { to, from, len } => {

@@ -31,11 +31,24 @@ pub(super) fn f16_from_f32(bits: u32) -> u32 {
     sign | rounded.saturating_sub(112 << 10).min(0x7c00)
 }
 
+/// An f32 as half, towards zero; a NaN becomes `0x7fff`.
+fn f16_toward_zero(bits: u32) -> u32 {
+    let (sign, magnitude) = (bits >> 16 & 0x8000, bits & 0x7fff_ffff);
+    match magnitude {
+        0x7f80_0001.. => 0x7fff,
+        0x7f80_0000 => sign | 0x7c00,
+        // Multiples of 2^-24 below 2^-14, as in `f16_from_f32`.
+        ..0x3880_0000 => sign | (f32::from_bits(magnitude) * 16_777_216.0) as u32,
+        _ => sign | ((magnitude >> 13) - (112 << 10)).min(0x7bff),
+    }
+}
+
 /// Any conversion between integers and f32 that has no operation of its own. `bits` is the source register, and so is the
 /// result the destination register.
 pub(super) fn convert(convert: &Convert, bits: u64) -> u64 {
     let value = match (convert.from, convert.to) {
         (Ty::F32, Ty::F32) => canonical(integral(f32::from_bits(bits as u32), convert.round)).into(),
+        (Ty::F32, Ty::F16) => f16_toward_zero(bits as u32).into(),
         (Ty::F32, to) => saturate(integral(f32::from_bits(bits as u32), convert.round), to),
         (from, Ty::F32) => f32_from_integer(extend(bits, from), convert.round).to_bits().into(),
         (from, to) => extend(extend(bits, from) as u64, to) as u64,

@@ -10,6 +10,7 @@ mod lanes;
 mod memory;
 mod rare;
 mod scalar;
+mod toward_zero;
 mod warp;
 
 use std::sync::Arc;
@@ -29,10 +30,40 @@ pub(crate) struct Launch {
     pub params: Vec<u8>,
 }
 
+/// Instructions after which a warp is taken to run for ever, unless a test says otherwise: about a second, a thousand times
+/// what the kernels need.
+const LIMIT: u64 = 1 << 26;
+
+/// What tests set and see of a device's launches.
+pub(crate) struct Watch {
+    /// Instructions that a warp may execute.
+    pub limit: u64,
+    /// While lines are watched, per line of the module: [`Watch::RAN`] and [`Watch::PASSED`].
+    pub lines: Option<Vec<u8>>,
+}
+
+impl Watch {
+    /// A thread executed the line's instruction.
+    const RAN: u8 = 1;
+    /// A thread passed it, because its guard was false.
+    const PASSED: u8 = 2;
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self { limit: LIMIT, lines: None }
+    }
+}
+
 /// Runs `launch` to its end or its first fault.
-pub(crate) fn run(launch: &Launch, memory: &mut Memory, traffic: &mut Traffic) -> Result<(), Failure> {
+pub(crate) fn run(
+    launch: &Launch,
+    memory: &mut Memory,
+    traffic: &mut Traffic,
+    watch: &mut Watch,
+) -> Result<(), Failure> {
     traffic.launches += 1;
-    let machine = Machine::new(launch, memory, traffic);
+    let machine = Machine::new(launch, memory, traffic, watch);
     #[cfg(target_arch = "x86_64")]
     if machine.has_avx2 {
         // SAFETY: the processor has both features.
@@ -89,6 +120,7 @@ struct Machine<'a> {
     registers: Registers,
     memory: Accessor<'a>,
     traffic: &'a mut Traffic,
+    watch: &'a mut Watch,
     /// Number in the launch of lane 0's thread, modulo 2^32.
     first_thread: u32,
     /// Whether the processor has AVX2 and FMA.
@@ -103,7 +135,12 @@ fn has_avx2() -> bool {
 }
 
 impl<'a> Machine<'a> {
-    fn new(launch: &'a Launch, memory: &'a mut Memory, traffic: &'a mut Traffic) -> Self {
+    fn new(
+        launch: &'a Launch,
+        memory: &'a mut Memory,
+        traffic: &'a mut Traffic,
+        watch: &'a mut Watch,
+    ) -> Self {
         let kernel = &*launch.kernel;
         let mut registers = Registers::new(kernel.num_registers);
         for constant in &kernel.constants32 {
@@ -114,7 +151,8 @@ impl<'a> Machine<'a> {
         }
         let memory = Accessor::new(memory, kernel.code.len());
         let has_avx2 = has_avx2();
-        let mut machine = Self { kernel, launch, registers, memory, traffic, first_thread: 0, has_avx2 };
+        let mut machine =
+            Self { kernel, launch, registers, memory, traffic, watch, first_thread: 0, has_avx2 };
         machine.fill(|special, lane| match special {
             Special::Threads(axis) => Some(launch.block[axis]),
             Special::Blocks(axis) => Some(launch.grid[axis]),
@@ -192,11 +230,12 @@ mod tests {
             let out = memory.allocate(400, Kind::Global).unwrap();
             let params = out.to_le_bytes().to_vec();
             let launch = Launch { kernel: Arc::clone(&kernel), grid: [1; 3], block: [100, 1, 1], params };
-            let mut traffic = Traffic::default();
+            let (mut traffic, mut watch) = (Traffic::default(), Watch::default());
             if fast {
-                run(&launch, &mut memory, &mut traffic).unwrap();
+                run(&launch, &mut memory, &mut traffic, &mut watch).unwrap();
             } else {
-                let machine = Machine { has_avx2: false, ..Machine::new(&launch, &mut memory, &mut traffic) };
+                let machine = Machine::new(&launch, &mut memory, &mut traffic, &mut watch);
+                let machine = Machine { has_avx2: false, ..machine };
                 run_grid::<false>(machine).unwrap();
             }
             let mut bytes = [0; 400];

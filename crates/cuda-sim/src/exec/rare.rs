@@ -3,6 +3,7 @@
 use super::convert::convert;
 use super::lanes::Writer;
 use super::scalar::*;
+use super::toward_zero;
 use crate::ptx::{Code::*, Inst, Kernel};
 
 impl<const FULL: bool> Writer<'_, FULL> {
@@ -83,6 +84,14 @@ impl<const FULL: bool> Writer<'_, FULL> {
             DivF32 => self.x_xx(i, f2(|a, b| a / b)),
             MinF32 => self.x_xx(i, f2(min)),
             MaxF32 => self.x_xx(i, f2(max)),
+            AddRzF32 => self.x_xx(i, f2(|a, b| toward_zero::fma(a, 1.0, b, a + b))),
+            SubRzF32 => self.x_xx(i, f2(|a, b| toward_zero::fma(a, 1.0, -b, a - b))),
+            MulRzF32 => self.x_xx(i, f2(|a, b| toward_zero::fma(a, b, 0.0, a * b))),
+            FmaRzF32 => self.x_xxx(i, |a, b, c| {
+                let [a, b, c] = [a, b, c].map(f32::from_bits);
+                canonical(toward_zero::fma(a, b, c, a.mul_add(b, c)))
+            }),
+            SqrtRzF32 => self.x_x(i, f1(toward_zero::sqrt)),
             RcpF32 => self.x_x(i, f1(|a| 1.0 / a)),
             CopysignF32 => self.x_xx(i, |a, b| a & 0x8000_0000 | b & 0x7fff_ffff),
 

@@ -4,15 +4,12 @@
 //! catch up with others. Compilers lay code out so that branches meet again further down, so this keeps lanes together.
 
 use super::lanes::{Registers, WARP, Writer};
-use super::{Fault, Machine};
+use super::{Fault, Machine, Watch};
 use crate::ptx::{Code, Inst, Kernel, Kind, NONE};
 use crate::status::{Failure, Status};
 
 /// The counter of a lane that has returned, or never started.
 const DONE: u32 = u32::MAX;
-
-/// Instructions after which a warp is taken to run for ever: about a second, a thousand times what the kernels need.
-const LIMIT: u64 = 1 << 26;
 
 /// Lanes that run together.
 struct Group {
@@ -74,6 +71,9 @@ impl Machine<'_> {
             let inst = &kernel.code[group.pc as usize];
             self.traffic.instructions += width * u64::from(inst.weight);
             *steps += 1;
+            if self.watch.lines.is_some() {
+                self.note(inst, group.pc as usize, group.mask);
+            }
             match inst.kind {
                 Kind::Alu => self.alu::<FAST>(inst, group.mask),
                 Kind::Memory => {
@@ -91,6 +91,19 @@ impl Machine<'_> {
         }
         send(pcs, group.mask, group.pc);
         Ok(())
+    }
+
+    /// Remembers that this line ran, or was passed.
+    #[inline(never)]
+    fn note(&mut self, inst: &Inst, pc: usize, mask: u32) {
+        let active = self.active(inst, mask);
+        let line = self.kernel.lines[pc].0 as usize;
+        let Some(lines) = &mut self.watch.lines else { return };
+        if lines.len() <= line {
+            lines.resize(line + 1, 0);
+        }
+        lines[line] |= if active == 0 { 0 } else { Watch::RAN };
+        lines[line] |= if active == mask { 0 } else { Watch::PASSED };
     }
 
     /// The lanes of `mask` whose guard holds.
@@ -139,8 +152,9 @@ impl Machine<'_> {
             Err(Fault { pc: pc as usize, lane: lanes.trailing_zeros() as usize, failure })
         };
         let target = match inst.code {
-            _ if steps > LIMIT => {
-                return fault(mask, Status::LaunchTimeout, "the warp has run 2^26 instructions");
+            _ if steps > self.watch.limit => {
+                let text = format!("the warp has run {} instructions", self.watch.limit);
+                return fault(mask, Status::LaunchTimeout, &text);
             }
             Code::Trap if active != 0 => return fault(active, Status::LaunchFailed, "trap"),
             Code::UniformBranch if active != 0 && active != mask => {

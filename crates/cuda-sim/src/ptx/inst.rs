@@ -29,6 +29,7 @@ pub(crate) enum Code {
     MinU64, MaxU64, MinS64, MaxS64, DivU64, DivS64, RemU64, RemS64,
     MadLo64, MulWideU32, MulWideS32, MadWideU32, MadWideS32, BfeU64, BfeS64, Bfi64, Selp64, Slct64,
     AddF32, SubF32, MulF32, DivF32, FmaF32, NegF32, AbsF32, MinF32, MaxF32, SqrtF32, RcpF32, CopysignF32,
+    AddRzF32, SubRzF32, MulRzF32, FmaRzF32, SqrtRzF32,
     U64FromU32, S64FromS32, Low32, Low16, S32FromS16, F32FromS32, F32FromU32, F32FromU64, F32FromF16, F16FromF32, Convert,
     Pack16x2, Unpack16x2, Pack32x2, Unpack32x2, Pack16x4, Unpack16x4,
     Load, Store, LoadParam, LoadParamAt, Atomic,

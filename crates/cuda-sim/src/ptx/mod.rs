@@ -1,8 +1,8 @@
 //! PTX text to typed operations.
 //!
 //! Whatever is not known exactly, be it a directive, an opcode, a modifier, a type or an operand, is refused with its line: a
-//! stand-in that guesses would test the guess. For the same reason float arithmetic must say `.rn` (without it, the compiler
-//! behind PTX may fuse) and may not say `.ftz`, `.approx` or `.sat`.
+//! stand-in that guesses would test the guess. For the same reason float arithmetic must say `.rn` or `.rz` (without it, the
+//! compiler behind PTX may fuse) and may not say `.ftz`, `.approx` or `.sat`.
 
 mod build;
 mod decode;

@@ -59,7 +59,7 @@ fn convert(
         (F32, U32) if exact && round == Round::Nearest => F32FromU32,
         (F32, U64) if exact && round == Round::Nearest => F32FromU64,
         (F32, F16) => F32FromF16,
-        (F16, F32) => F16FromF32,
+        (F16, F32) if round == Round::Nearest => F16FromF32,
         _ => {
             let (from_wide, register_bits) = (source.is_wide(), destination.bits() as u8);
             let index = builder.convert(Convert { from, to, round, from_wide, register_bits });
@@ -75,6 +75,7 @@ fn rounding(round: Option<&str>, to: Ty, from: Ty) -> Option<Round> {
         (None, to, from) if to.is_integer() && from.is_integer() => Some(Round::Zero),
         (None, F32, F16) => Some(Round::Nearest),
         (Some("rn"), F16, F32) => Some(Round::Nearest),
+        (Some("rz"), F16, F32) => Some(Round::Zero),
         (Some(round), F32, from) if from.is_integer() => match round {
             "rn" => Some(Round::Nearest),
             "rz" => Some(Round::Zero),

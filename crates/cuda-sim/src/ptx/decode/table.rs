@@ -41,7 +41,7 @@ fn unary(head: &str, ty: Ty) -> Option<Code> {
         ("neg", S16) => Neg16, ("neg", S32) => Neg32, ("neg", S64) => Neg64, ("neg", F32) => NegF32,
         ("abs", S16) => Abs16, ("abs", S32) => Abs32, ("abs", S64) => Abs64, ("abs", F32) => AbsF32,
         ("brev", B32) => Brev32, ("brev", B64) => Brev64,
-        ("sqrt.rn", F32) => SqrtF32, ("rcp.rn", F32) => RcpF32,
+        ("sqrt.rn", F32) => SqrtF32, ("rcp.rn", F32) => RcpF32, ("sqrt.rz", F32) => SqrtRzF32,
         _ => return None,
     })
 }
@@ -78,6 +78,7 @@ fn binary(head: &str, ty: Ty) -> Option<Code> {
         ("or", Pred | B16 | B32) => Or32, ("or", B64) => Or64,
         ("xor", Pred | B16 | B32) => Xor32, ("xor", B64) => Xor64,
         ("add.rn", F32) => AddF32, ("sub.rn", F32) => SubF32, ("mul.rn", F32) => MulF32, ("div.rn", F32) => DivF32,
+        ("add.rz", F32) => AddRzF32, ("sub.rz", F32) => SubRzF32, ("mul.rz", F32) => MulRzF32,
         ("min", F32) => MinF32, ("max", F32) => MaxF32, ("copysign", F32) => CopysignF32,
         _ => return None,
     })
@@ -90,7 +91,7 @@ fn ternary(head: &str, ty: Ty) -> Option<Code> {
         ("mad.hi", U32) => MadHiU32, ("mad.hi", S32) => MadHiS32,
         ("shf.l.wrap", B32) => ShfLWrap, ("shf.r.wrap", B32) => ShfRWrap,
         ("shf.l.clamp", B32) => ShfLClamp, ("shf.r.clamp", B32) => ShfRClamp,
-        ("prmt", B32) => Prmt, ("lop3", B32) => Lop3, ("fma.rn", F32) => FmaF32,
+        ("prmt", B32) => Prmt, ("lop3", B32) => Lop3, ("fma.rn", F32) => FmaF32, ("fma.rz", F32) => FmaRzF32,
         _ => return None,
     })
 }

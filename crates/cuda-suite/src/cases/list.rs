@@ -1,0 +1,304 @@
+//! What mutants are run on: small shapes that reach every instruction, and one large one for what shows once in millions.
+
+use super::case::{Action, Case, Lowered, Onto, Work};
+use super::witnesses::{self, key};
+use corrnoise::form::{Kernel, Ring};
+use corrnoise::{Error, Family, Form, Plan, Result, Rounds, Row, RunKey};
+use std::ops::Range;
+use std::sync::Arc;
+
+const TILE: u64 = 512;
+
+/// What a module of `kernels/ptx/` runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Runs {
+    Blt(usize),
+    Ring { bf16: bool },
+    Regenerate,
+}
+
+impl Runs {
+    fn of(module: &str) -> Result<Runs> {
+        match (module, module.strip_prefix("blt").map(str::parse)) {
+            (_, Some(Ok(buffers))) => Ok(Runs::Blt(buffers)),
+            ("ring", _) => Ok(Runs::Ring { bf16: false }),
+            ("ring_bf16", _) => Ok(Runs::Ring { bf16: true }),
+            ("regenerate", _) => Ok(Runs::Regenerate),
+            _ => Err(Error::parameter("module", module, "blt0 to blt8, ring, ring_bf16 or regenerate")),
+        }
+    }
+
+    /// A form of this kind: a ring has `slots` slots, a regenerated sum as many terms and one more.
+    fn form(self, slots: usize) -> Result<Form> {
+        let weight = |i: usize| 0.9 / (1.3 + i as f64);
+        match self {
+            Runs::Blt(buffers) => {
+                let scale = [0.21, 0.11, 0.07, 0.04, 0.022, 0.011, 0.005, 0.0012];
+                let decay = [0.13, 0.49, 0.76, 0.89, 0.952, 0.981, 0.9937, 0.9989];
+                Form::blt(&scale[..buffers], &decay[..buffers])
+            }
+            Runs::Ring { bf16 } => {
+                let coefs: Vec<f64> = (0..slots).map(|i| 0.4 * weight(i)).collect();
+                history(Kernel::Ring(Ring::toeplitz(&coefs)?).into(), bf16)
+            }
+            Runs::Regenerate => Form::regenerate(&(0..=slots).map(weight).collect::<Vec<_>>()),
+        }
+    }
+}
+
+/// The form with a history in bf16, through its file format: a form without that choice still compiles.
+fn history(form: Form, bf16: bool) -> Result<Form> {
+    if !bf16 {
+        return Ok(form);
+    }
+    let wrong = |error: serde_json::Error| Error::parameter("form", error, "one with a history in bf16");
+    let mut json = serde_json::to_value(&form).map_err(wrong)?;
+    json["kernel"]["history"] = "bf16".into();
+    serde_json::from_value(json).map_err(wrong)
+}
+
+/// A few lives of a run, each with a key of its own.
+fn few_keys() -> Arc<Vec<RunKey>> {
+    Arc::new((0..3).map(key).collect())
+}
+
+/// Steps of a plan, whose rows belong to `life` and have bits in both words of their names.
+fn steps(plan: &Plan, range: Range<u64>, life: impl Fn(u64) -> u16) -> Result<Vec<Lowered>> {
+    range
+        .map(|t| {
+            let family = if t % 2 == 0 { Family::Step } else { Family::TreeNode };
+            Ok(Lowered::of(plan, t)?.with_row(Row::new(family, life(t), (t % 64) << 33 | t)?))
+        })
+        .collect()
+}
+
+fn one_by_one(steps: Vec<Lowered>, onto: impl Fn(usize) -> Onto) -> Vec<Action> {
+    steps.into_iter().enumerate().map(|(i, step)| Action::Step(step, onto(i))).collect()
+}
+
+/// 68 segments that begin and end at each of a thread's sixteen places, in memory that allows fours and in memory that does not;
+/// some are shorter than a four.
+fn edges() -> (Vec<Range<u64>>, Vec<u64>) {
+    let place = |i: u64, lane: u64| 128 * (i / 4 % 4) + 4 * (lane % 31) + i % 4;
+    let mut segments: Vec<Range<u64>> = (0..64)
+        .map(|i: u64| {
+            let base = TILE * (3 * i + 1);
+            // The end's place runs through all sixteen too, an odd and an even number of places from the start's.
+            base + place(i, 5 * i + 1)
+                ..base + TILE * (1 + i % 3 / 2) + place(7 * i + 5 + i / 16 % 2, 3 * i + 2)
+        })
+        .collect();
+    let base = TILE * 220;
+    segments.extend([
+        base + 3..base + 4,
+        base + 701..base + 703,
+        base + 1_153..base + 1_156,
+        base + 1_600..base + 1_616,
+    ]);
+    let shifts = (0..segments.len() as u64).map(|i| if i < 32 { 1 + i % 3 } else { 0 }).collect();
+    (segments, shifts)
+}
+
+/// The cases that every mutant of a module runs, cheapest first. `f16`: gradients can leave their range.
+pub fn fast(module: &str, f16: bool) -> Result<Vec<Case>> {
+    let runs = Runs::of(module)?;
+    let mut cases = vec![
+        at_the_edges(runs)?,
+        tails(runs)?,
+        whole(runs)?,
+        far(runs)?,
+        replayed(runs)?,
+        past_the_end(runs)?,
+    ];
+    if f16 {
+        cases.push(overflows(runs)?);
+    }
+    match runs {
+        Runs::Blt(_) => {}
+        Runs::Ring { .. } => cases.extend([one_band(runs)?, many_slots(runs)?]),
+        Runs::Regenerate => cases.extend([lives(runs)?, long_list(runs)?]),
+    }
+    Ok(cases)
+}
+
+fn at_the_edges(runs: Runs) -> Result<Case> {
+    let form = runs.form(5)?.with_restarts(3)?;
+    let plan = Plan::new(7, form, 0.75)?;
+    let (segments, shifts) = edges();
+    let steps = steps(&plan, 0..5, |t| t as u16 % 3)?;
+    let onto = |i| [Onto::Values, Onto::Cancelled, Onto::Special, Onto::Halfway, Onto::Zero][i];
+    Ok(Case { name: "edges", plan, keys: few_keys(), segments, shifts, actions: one_by_one(steps, onto) })
+}
+
+/// Blocks with small radius words in each of the eight pairs, and on both sides of the limit.
+fn tails(runs: Runs) -> Result<Case> {
+    let plan = Plan::new(1, runs.form(0)?, 1.25)?.with_rounds(Rounds::R8)?;
+    let segments = witnesses::tiles().map(|tile| TILE * tile..TILE * (tile + 1)).collect::<Vec<_>>();
+    let shifts = vec![0; segments.len()];
+    let step = Lowered::of(&plan, 0)?;
+    let actions = vec![Action::Step(step, Onto::Cancelled)];
+    Ok(Case { name: "tails", plan, keys: few_keys(), segments, shifts, actions })
+}
+
+fn whole(runs: Runs) -> Result<Case> {
+    let plan = Plan::new(14, runs.form(5)?, 0.75)?;
+    let steps = steps(&plan, 0..14, |_| 2)?;
+    let onto = |i| if i % 2 == 0 { Onto::Zero } else { Onto::Values };
+    let (segments, shifts) = (vec![0..1_100], vec![0]);
+    Ok(Case { name: "whole", plan, keys: few_keys(), segments, shifts, actions: one_by_one(steps, onto) })
+}
+
+/// Where the low word of the block counter overflows, and beyond 2⁴⁷ coordinates.
+fn far(runs: Runs) -> Result<Case> {
+    let plan = Plan::new(2, runs.form(1)?, 0.75)?.with_rounds(Rounds::R20)?;
+    let segments =
+        vec![(1 << 36) - 700..(1 << 36) + 613, (1 << 47) + 131..(1 << 47) + 700, (1 << 48) - 5..1 << 48];
+    let steps = steps(&plan, 0..2, |_| 0)?;
+    let onto = |_| Onto::Zero;
+    Ok(Case {
+        name: "far",
+        plan,
+        keys: few_keys(),
+        segments,
+        shifts: vec![0, 2, 0],
+        actions: one_by_one(steps, onto),
+    })
+}
+
+/// Three steps on the host, six on the device, in two schedules, one on the host again; the form restarts within.
+fn replayed(runs: Runs) -> Result<Case> {
+    let plan = Plan::new(12, runs.form(4)?.with_restarts(5)?, 0.75)?;
+    let mut all = steps(&plan, 0..12, |t| if t < 3 { 0 } else { 1 })?;
+    // Numbers of more than 32 bits: the flag tells them.
+    all.iter_mut().for_each(|step| step.number += 1 << 40);
+    let last = all.split_off(9);
+    let second = all.split_off(7);
+    let first = all.split_off(3);
+    let mut actions = one_by_one(all, |_| Onto::Values);
+    actions.push(Action::Replay { launches: first.len(), steps: first, onto: Onto::Values });
+    actions.push(Action::Replay { launches: second.len(), steps: second, onto: Onto::Special });
+    actions.extend(one_by_one(last, |_| Onto::Zero));
+    let segments = vec![3..520, 1_024..1_100, 2_049..3_000];
+    Ok(Case { name: "replayed", plan, keys: few_keys(), segments, shifts: vec![0, 1, 0], actions })
+}
+
+fn past_the_end(runs: Runs) -> Result<Case> {
+    let plan = Plan::new(8, runs.form(3)?, 0.75)?;
+    let mut all = steps(&plan, 0..5, |_| 1)?;
+    let scheduled = all.split_off(3);
+    let mut actions = one_by_one(all, |_| Onto::Zero);
+    actions.push(Action::Replay { launches: 4, steps: scheduled, onto: Onto::Values });
+    Ok(Case {
+        name: "past the end",
+        plan,
+        keys: few_keys(),
+        segments: vec![5..1_031],
+        shifts: vec![0],
+        actions,
+    })
+}
+
+/// One infinity of each sign at each place of a thread, by fours and one by one. Numbers descend, so that each step must lower
+/// the flag; in between, largest values and NaN must not.
+fn overflows(runs: Runs) -> Result<Case> {
+    let plan = Plan::new(1, runs.form(1)?, 1e-3)?;
+    let segments = vec![0..TILE, 1_024..1_024 + TILE];
+    let mut actions = Vec::new();
+    let mut number = 1 << 41;
+    let mut push = |onto, scale| -> Result<()> {
+        number -= 1;
+        actions.push(Action::Step(Lowered { number, scale, ..Lowered::of(&plan, 0)? }, onto));
+        Ok(())
+    };
+    push(Onto::Zero, 1.0)?;
+    for segment in 0..2 {
+        for place in 0..16 {
+            let at = |place: usize| 128 * (place / 4) + 4 * 11 + place % 4;
+            push(Onto::Infinity { segment, at: [at(place); 2], negative: false }, 1e-3)?;
+            push(Onto::Values, 1e-3)?;
+            push(Onto::Infinity { segment, at: [at(place); 2], negative: true }, 1e-3)?;
+            // Two at a time: one must not undo the other.
+            for other in [0, place / 4 * 4] {
+                push(Onto::Infinity { segment, at: [at(place), at(other)], negative: false }, 1e-3)?;
+            }
+        }
+    }
+    push(Onto::Zero, 1e6)?;
+    push(Onto::Special, 1e-3)?;
+    Ok(Case { name: "overflows", plan, keys: few_keys(), segments, shifts: vec![0, 1], actions })
+}
+
+/// A ring without slots.
+fn one_band(runs: Runs) -> Result<Case> {
+    let plan = Plan::new(2, runs.form(0)?, 0.75)?;
+    let actions = one_by_one(steps(&plan, 0..2, |_| 0)?, |_| Onto::Zero);
+    Ok(Case { name: "one band", plan, keys: few_keys(), segments: vec![7..600], shifts: vec![0], actions })
+}
+
+/// A ring of 67 slots that is filled, wraps more than once, and restarts.
+fn many_slots(runs: Runs) -> Result<Case> {
+    let plan = Plan::new(150, runs.form(67)?.with_restarts(141)?, 0.75)?;
+    let actions = one_by_one(steps(&plan, 0..145, |t| t as u16 % 3)?, |_| Onto::Zero);
+    Ok(Case {
+        name: "many slots",
+        plan,
+        keys: few_keys(),
+        segments: vec![510..1_000],
+        shifts: vec![0],
+        actions,
+    })
+}
+
+/// Terms of 65,535 lives and of every family.
+fn lives(runs: Runs) -> Result<Case> {
+    let rows = [
+        (Family::Step, 0, 0),
+        (Family::TreeNode, 1, 5),
+        (Family::Sampler, 255, (1 << 40) - 1),
+        (Family::Step, 256, 9),
+        (Family::TreeNode, 0x7fff, 1 << 39),
+        (Family::Step, 0x8000, 3),
+        (Family::Sampler, 0xfffe, 77),
+        (Family::Step, 0x1234, 1),
+    ];
+    let rows = rows.into_iter().map(|(family, life, index)| Row::new(family, life, index));
+    let rows: Vec<Row> = rows.collect::<Result<_>>()?;
+    let plan = Plan::new(3, runs.form(7)?, 0.75)?;
+    let number = |t: usize, terms: Vec<Row>| {
+        let terms = terms.into_iter().enumerate().map(|(i, row)| (row, 0.7 - 0.2 * i as f32)).collect();
+        Lowered { number: t as u64, scale: 0.75, work: Work::Regenerate { terms } }
+    };
+    let lists = vec![number(0, rows.clone()), number(1, vec![]), number(2, rows.into_iter().rev().collect())];
+    let actions = one_by_one(lists, |_| Onto::Zero);
+    let keys = Arc::new((0..0xffff).map(key).collect());
+    Ok(Case { name: "lives", plan, keys, segments: vec![1..513], shifts: vec![3], actions })
+}
+
+/// 260 terms: more words than one launch of `stage` carries.
+fn long_list(runs: Runs) -> Result<Case> {
+    let plan = Plan::new(262, runs.form(260)?, 0.75)?;
+    let actions = vec![Action::Step(Lowered::of(&plan, 261)?, Onto::Zero)];
+    Ok(Case { name: "long list", plan, keys: few_keys(), segments: vec![100..140], shifts: vec![0], actions })
+}
+
+/// Hundreds of small radius words in each pair, for the roundings behind them.
+fn many_tails(runs: Runs) -> Result<Case> {
+    let plan = Plan::new(1, runs.form(0)?, 1.25)?.with_rounds(Rounds::R8)?;
+    let segments: Vec<_> = witnesses::many_tails().map(|tile| TILE * tile..TILE * (tile + 1)).collect();
+    let shifts = vec![0; segments.len()];
+    let actions = vec![Action::Step(Lowered::of(&plan, 0)?, Onto::Cancelled)];
+    Ok(Case { name: "many tails", plan, keys: few_keys(), segments, shifts, actions })
+}
+
+/// Two steps of 2²⁰ values in memory that allows fours and 2²⁰ in memory that does not: roundings that seldom show.
+pub fn deep(module: &str) -> Result<Vec<Case>> {
+    let runs = Runs::of(module)?;
+    let plan = Plan::new(3, runs.form(2)?, 0.75)?.with_rounds(Rounds::R8)?;
+    let steps = steps(&plan, 0..3, |_| 0)?.split_off(1);
+    // The first is in the middle of a run, so that a ring has coefficients and a BLT its buffers.
+    let onto = |i| if i == 0 { Onto::Cancelled } else { Onto::Halfway };
+    let segments = vec![0..1 << 20, (1 << 20) + 5 * TILE + 1..2 << 20];
+    let actions = one_by_one(steps, onto);
+    let deep = Case { name: "deep", plan, keys: few_keys(), segments, shifts: vec![0, 1], actions };
+    Ok(vec![many_tails(runs)?, deep])
+}

@@ -1,0 +1,42 @@
+//! Small cases that reach every instruction of every kernel, with gradients between guards, and what the CPU engine makes of them.
+//!
+//! They run as one test of the suite, and `crates/mutate` judges mutated kernels by them.
+
+mod case;
+mod expected;
+mod list;
+mod witnesses;
+
+pub use case::{Action, Case, Lowered, Onto, Work};
+pub use expected::Expected;
+pub use list::{deep, fast};
+
+use crate::compare::Both;
+use corrnoise::cuda::ElementType;
+use corrnoise::cuda::cudarc::driver::CudaStream;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The names of the modules of `kernels/ptx/`, sorted.
+pub fn modules() -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/ptx");
+    let files = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let names = files.map(|file| file.expect("a file").file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> =
+        names.filter_map(|name| Some(name.strip_suffix(".ptx")?.to_owned())).collect();
+    names.sort();
+    names
+}
+
+/// Every small case of every module, with gradients of one type.
+pub(crate) fn every_small_case<E: Both + Copy>(stream: &Arc<CudaStream>) {
+    let modules = modules();
+    assert!(!modules.is_empty());
+    for module in modules {
+        for case in fast(&module, E::TYPE == ElementType::F16).expect("cases of every module") {
+            let expected = Expected::<E>::new(case).expect("a CPU run");
+            let difference = expected.difference(stream).expect("a CUDA run");
+            assert_eq!(difference, None, "{module}, {}", expected.name());
+        }
+    }
+}

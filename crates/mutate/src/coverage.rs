@@ -1,0 +1,71 @@
+//! Which instructions the small cases execute, and which branches they take both ways.
+
+use crate::draw::Filter;
+use crate::judge::Verdict;
+use crate::ptx::{Kernel, Module};
+use crate::run::Suite;
+use corrnoise_cuda_suite::compare::Both;
+use cuda::control::{self, Line};
+use half::{bf16, f16};
+use std::fmt;
+
+/// An instruction that no small case executes, or a branch that they take one way only.
+#[derive(Clone, Debug)]
+pub struct Unreached {
+    /// The module's name.
+    pub module: String,
+    /// The kernel's name.
+    pub kernel: String,
+    /// Line in the module, counted from 0.
+    pub line: usize,
+    /// The instruction.
+    pub text: String,
+    /// What no case does with it.
+    pub what: &'static str,
+}
+
+impl fmt::Display for Unreached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        write!(f, "{} {}, line {}: {text}: {}", self.module, self.kernel, self.line + 1, self.what)
+    }
+}
+
+/// Runs the small cases on the modules as they are, on device 0.
+pub fn unreached(modules: &[Module], filter: &Filter) -> Result<Vec<Unreached>, String> {
+    let mut out = Vec::new();
+    for module in modules.iter().filter(|module| filter.module(&module.name)) {
+        let lines = [lines::<f32>(module)?, lines::<bf16>(module)?, lines::<f16>(module)?].concat();
+        for kernel in module.kernels.iter().filter(|kernel| filter.kernel(&kernel.name)) {
+            out.extend(unreached_of(module, kernel, &lines));
+        }
+    }
+    Ok(out)
+}
+
+/// What became of each line with gradients of one type.
+fn lines<E: Both + Copy>(module: &Module) -> Result<Vec<Vec<Line>>, String> {
+    let failed = |what: String| format!("{}, unchanged: {what}", module.name);
+    let suite: Suite<E> = Suite::new(&module.name).map_err(|error| failed(error.to_string()))?;
+    control::watch_lines(0);
+    let verdict = suite.judge(0, &module.text, &module.text, false);
+    let lines = control::watched_lines(0, module.text.lines().count() + 1);
+    if verdict == Verdict::Survived { Ok(vec![lines]) } else { Err(failed(format!("{verdict:?}"))) }
+}
+
+fn unreached_of(module: &Module, kernel: &Kernel, runs: &[Vec<Line>]) -> Vec<Unreached> {
+    let mut out = Vec::new();
+    for instruction in &kernel.instructions {
+        // The stand-in counts lines from 1.
+        let seen = |field: fn(&Line) -> bool| runs.iter().any(|lines| field(&lines[instruction.line + 1]));
+        let what = match (seen(|line| line.ran), seen(|line| line.passed)) {
+            (false, false) => "never executed",
+            (false, true) => "its guard is never true",
+            (true, false) if !instruction.guard.is_empty() => "its guard is never false",
+            _ => continue,
+        };
+        let (module, kernel) = (module.name.clone(), kernel.name.clone());
+        out.push(Unreached { module, kernel, line: instruction.line, text: instruction.text(), what });
+    }
+    out
+}

@@ -1,0 +1,143 @@
+//! Classes of bounds, loops and launches.
+
+use super::Change;
+use crate::operators::Operator;
+use crate::ptx::Instruction;
+
+pub(super) fn bounds(change: &Change<'_>) -> bool {
+    let of_a_bound =
+        |register: &String| change.definition(register).is_some_and(|d| d.opcode.ends_with(".s64"));
+    let one_bound = [("setp.ge.s64", "setp.ge.u64"), ("setp.le.s64", "setp.le.u64")];
+    if one_bound.contains(&(change.old.opcode.as_str(), change.new_opcode())) {
+        return true;
+    }
+    change.is("or.pred", &[])
+        && change.new_opcode() == "xor.pred"
+        && change.old.operands[1..].iter().all(of_a_bound)
+}
+
+/// The test before the loop over rounds stands where the block's first constant is put in place.
+pub(super) fn rounds(change: &Change<'_>) -> bool {
+    let is_test = |setp: &Instruction| {
+        let near = |other: &&Instruction| (setp.line..setp.line + 16).contains(&other.line);
+        let first_constant = |other: &Instruction| other.operands.get(1).is_some_and(|c| c == "1634760805");
+        setp.opcode == "setp.eq.s32"
+            && setp.operands[2] == "0"
+            && change.kernel.instructions.iter().filter(near).any(first_constant)
+    };
+    if is_test(change.old) {
+        return match change.operator {
+            Operator::Comparison => ["setp.lt.s32", "setp.le.s32"].contains(&change.new_opcode()),
+            Operator::Immediate => change.new_integer(2).is_some_and(|number| ![2, 3, 5].contains(&number)),
+            Operator::Redirect => true,
+            _ => false,
+        };
+    }
+    let guard = change.old.guard.trim_start_matches(['@', '!']);
+    change.old.opcode == "bra"
+        && change.operator == Operator::Drop
+        && change.definition(guard).is_some_and(is_test)
+}
+
+pub(super) fn counts(change: &Change<'_>) -> bool {
+    let counter = change.old.opcode.starts_with("ld.") || change.kernel.name == "advance";
+    change.operator == Operator::Width && counter && !change.new_opcode().contains(".nc")
+}
+
+pub(super) fn one_block(change: &Change<'_>) -> bool {
+    if change.kernel.name != "stage" {
+        return false;
+    }
+    let old = change.old;
+    match old.opcode.as_str() {
+        // 0 · threads + thread: the number of threads does not count, nor does the half of the product.
+        "mad.lo.s32" => {
+            let others_kept = change.new.as_ref().is_some_and(|new| new.operands[3] == old.operands[3]);
+            change.new_opcode() == "mad.hi.s32" || (others_kept && change.operator == Operator::Redirect)
+        }
+        "mov.u32" => old.operands[1] == "%ntid.x" && change.operator == Operator::Drop,
+        "setp.ge.u32" => ["setp.gt.u32", "setp.eq.u32", "setp.ge.s32"].contains(&change.new_opcode()),
+        "bra" => change.operator == Operator::Drop,
+        _ => false,
+    }
+}
+
+/// What decides whether a thread adds by fours: if it is refused, the thread adds one by one, to the same bits.
+pub(super) fn by_ones(change: &Change<'_>) -> bool {
+    let to = change.new_opcode();
+    let (old, new) = (change.old.operands.get(2).and_then(|o| o.parse::<i64>().ok()), change.new_integer(2));
+    let grows = matches!((old, new), (Some(old), Some(new)) if new > old);
+    match change.old.opcode.as_str() {
+        "setp.le.s64" => ["setp.eq.s64", "setp.lt.s64"].contains(&to),
+        "setp.gt.s64" => to == "setp.gt.u64" || (change.operator == Operator::Immediate && grows),
+        "add.s64" => {
+            let is_end = old.is_some_and(|old| [4, 132, 260, 388].contains(&old));
+            is_end
+                && (change.operator == Operator::Redirect
+                    || (change.operator == Operator::Immediate && grows))
+        }
+        "and.b64" => {
+            let is_alignment = old.is_some_and(|old| [7, 15].contains(&old));
+            let superset = matches!((old, new), (Some(old), Some(new)) if new & old == old);
+            is_alignment && (change.operator == Operator::Drop || superset)
+        }
+        _ => false,
+    }
+}
+
+/// What decides whether a thread makes a tail block: each pair looks at its own word once more.
+pub(super) fn needless_tail(change: &Change<'_>) -> bool {
+    let of_minimum =
+        |setp: &Instruction| change.definition(&setp.operands[1]).is_some_and(|d| d.opcode == "min.u32");
+    match change.old.opcode.as_str() {
+        "min.u32" => change.operator == Operator::Redirect || change.new_opcode() == "min.s32",
+        "setp.gt.u32" if change.old.operands[2] == "65535" && of_minimum(change.old) => {
+            change.new_opcode() == "setp.gt.s32" || change.new_integer(2).is_some_and(|limit| limit > 65535)
+        }
+        _ => false,
+    }
+}
+
+/// A counter that goes up by one meets its limit.
+pub(super) fn loop_end(change: &Change<'_>) -> bool {
+    change.old.opcode == "setp.lt.u32" && change.new_opcode() == "setp.ne.u32"
+}
+
+/// The search is skipped for one segment, which it would find as well.
+pub(super) fn one_segment(change: &Change<'_>) -> bool {
+    let is_test = |setp: &Instruction| {
+        let from_host = || change.definition(&setp.operands[1]).is_some_and(|d| d.opcode == "ld.param.u32");
+        setp.opcode == "setp.gt.u32" && setp.operands[2] == "1" && from_host()
+    };
+    if is_test(change.old) {
+        return ["setp.ge.u32", "setp.ne.u32"].contains(&change.new_opcode())
+            || change.new_integer(2) == Some(0);
+    }
+    let unguarded = change.new.as_ref().is_some_and(|new| new.guard.is_empty());
+    let guard = change.old.guard.trim_start_matches(['@', '!']);
+    change.operator == Operator::Guard && unguarded && change.definition(guard).is_some_and(is_test)
+}
+
+/// Values for a loop over rounds that would not run at all: written again where it does.
+pub(super) fn skipped_loop(change: &Change<'_>) -> bool {
+    let mut after =
+        change.kernel.instructions.iter().skip_while(|other| other.line <= change.old.line).take(40);
+    let again =
+        |other: &Instruction| other.opcode == "mov.u32" && other.operands[0] == change.old.operands[0];
+    change.old.opcode == "mov.u32" && after.any(again)
+}
+
+pub(super) fn last_return(change: &Change<'_>) -> bool {
+    let last = change.kernel.instructions.last().map(|last| last.line);
+    change.old.opcode == "ret" && change.operator == Operator::Drop && last == Some(change.old.line)
+}
+
+/// The value of a NaN, in the rounding of a ring's history.
+pub(super) fn history(change: &Change<'_>) -> bool {
+    let others_kept = |new: &Instruction| new.operands[2..] == change.old.operands[2..];
+    if change.module == "ring_bf16" && change.is("setp.gt.u32", &[(2, "2139095040")]) {
+        return change.operator == Operator::Comparison;
+    }
+    let is_selection = change.module == "ring_bf16" && change.old.opcode == "selp.b16";
+    is_selection && change.new.as_ref().is_some_and(others_kept)
+}

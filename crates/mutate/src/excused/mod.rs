@@ -1,0 +1,128 @@
+//! The survivors that no case can kill: each class says why its mutants do what the original does.
+//!
+//! A class is looked at before a mutant is judged, and only counts if it survives: a class that is too wide would hide a hole, so
+//! each names its instruction as narrowly as it can.
+
+mod flow;
+mod numbers;
+
+use crate::draw::Mutant;
+use crate::operators::Operator;
+use crate::ptx::{Instruction, Kernel, Module};
+
+/// A mutant as its classes see it.
+struct Change<'k> {
+    module: &'k str,
+    kernel: &'k Kernel,
+    operator: Operator,
+    old: &'k Instruction,
+    /// None if it is not one instruction.
+    new: Option<Instruction>,
+}
+
+/// A class: a test and the reason.
+type Class = (fn(&Change<'_>) -> bool, &'static str);
+
+const CLASSES: &[Class] = &[
+    (
+        numbers::exact,
+        "the operation is exact: a product with a power of two, or 1 less than a number in [1/2, 1); no rounding happens",
+    ),
+    (
+        numbers::nan_of_bf16,
+        "a NaN that arithmetic makes is 0x7fffffff: other bits of the NaN test of bf16, and which NaN it is, do not matter",
+    ),
+    (
+        numbers::infinity_of_f16,
+        "a conversion to f16 makes one NaN, 0x7fff: other bits of the test for infinity do not matter",
+    ),
+    (
+        flow::bounds,
+        "no coordinate lies before its segment and past its end: exclusive or is or, and where the other bound is broken, this one does not matter",
+    ),
+    (numbers::half_turn, "a rotation by 16 is the same both ways"),
+    (
+        numbers::not_negative,
+        "the operand is below 2^31 (or 2^63), or what differs is cut off: signed and unsigned agree",
+    ),
+    (flow::rounds, "the number of rounds is 8, 12 or 20, never 0: the loop always runs"),
+    (
+        flow::counts,
+        "the upper half counts 2^32 tiles or steps, or 2^16 segments, slots or terms: more than memory or a test's time has",
+    ),
+    (flow::one_block, "`stage` runs as one block of exactly as many threads as there are words"),
+    (numbers::tiny, "a number below 2^-60 is added to one of ordinary size, and is lost in rounding"),
+    (
+        numbers::extension,
+        "the lowest bits of a tail's extension are rounded off, unless the radius word is nearly 0: once in 2^32 or less",
+    ),
+    (
+        numbers::first_horner,
+        "the first Horner step of sine and cosine reaches the last bit of a normal once in a million; 16 bits without a state in f32 show that bit once in a hundred. The large case has 262,144 values of each pair; tests/twin.rs compares 10^7",
+    ),
+    (
+        numbers::masked_zeros,
+        "the mask's other bits meet zeros, or are set afterwards: a shift by 16 leaves 16 bits, families are 0, 1 and 2, a block has 128 threads",
+    ),
+    (numbers::disjoint, "the bits are disjoint, after a shift or a mask: exclusive or is or"),
+    (numbers::uniform, "a uniform is not 0, and not below 2^-64 in magnitude"),
+    (numbers::same_constant, "both registers hold the same constant"),
+    (numbers::amount, "`shf.wrap` takes its amount modulo 32"),
+    (numbers::flag, "a flag is looked at as a whole: any number with its lowest bit set will do"),
+    (flow::loop_end, "a counter that goes up by one meets its limit: less is unequal"),
+    (flow::one_segment, "the search finds a single segment as well as its absence does"),
+    (
+        flow::skipped_loop,
+        "the value is for a loop over rounds that never runs, and is written again in the one that does",
+    ),
+    (flow::last_return, "falling off a kernel's end returns"),
+    (flow::history, "noise is never NaN: a ring's history is rounded on the other branch"),
+    (flow::by_ones, "it decides whether a thread adds by fours; one by one the bits are the same"),
+    (
+        flow::needless_tail,
+        "it decides whether a thread makes a tail block; without a small word, no pair uses it",
+    ),
+];
+
+/// Why a surviving mutant is as good as the original, if it belongs to a known class.
+pub fn excuse(module: &Module, kernel: &Kernel, mutant: &Mutant) -> Option<&'static str> {
+    let old = kernel.instructions.iter().find(|instruction| instruction.line == mutant.line)?;
+    let single = !mutant.after.contains('\n');
+    let new = Instruction::parse(mutant.line, &mutant.after).filter(|_| single);
+    let change = Change { module: &module.name, kernel, operator: mutant.operator, old, new };
+    CLASSES.iter().find(|(is_of, _)| is_of(&change)).map(|(_, reason)| *reason)
+}
+
+impl Change<'_> {
+    fn new_opcode(&self) -> &str {
+        self.new.as_ref().map_or("", |new| &new.opcode)
+    }
+
+    /// The integer that took the place of operand `at`.
+    fn new_integer(&self, at: usize) -> Option<i64> {
+        self.new.as_ref()?.operands.get(at)?.parse().ok()
+    }
+
+    /// The instruction that last wrote a register before this one.
+    fn definition(&self, register: &str) -> Option<&Instruction> {
+        let before = self.kernel.instructions.iter().take_while(|other| other.line < self.old.line);
+        before.filter(|other| other.operands.first().is_some_and(|d| d == register)).last()
+    }
+
+    /// Whether a source is this constant, by a `mov` before.
+    fn has_constant(&self, constants: &[&str]) -> bool {
+        let is = |text: &str| constants.contains(&text);
+        let sources = self.old.operands.iter().skip(1);
+        let mut values = sources.map(|s| match self.definition(s) {
+            Some(mov) if mov.opcode.starts_with("mov.") => mov.operands[1].as_str(),
+            _ => s.as_str(),
+        });
+        values.any(is)
+    }
+
+    fn is(&self, opcode: &str, operands: &[(usize, &str)]) -> bool {
+        let has =
+            |(at, text): &(usize, &str)| self.old.operands.get(*at).is_some_and(|operand| operand == text);
+        self.old.opcode == opcode && operands.iter().all(has)
+    }
+}

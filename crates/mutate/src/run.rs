@@ -1,0 +1,191 @@
+//! Draws mutants, judges them on several devices of the stand-in at a time, and reports.
+
+use crate::draw::{Draw, Filter, Mutant};
+use crate::excused::excuse;
+use crate::judge::{Verdict, judge};
+use crate::ptx::Module;
+use crate::report::{Outcome, Report};
+use corrnoise_cuda_suite::cases::{self, Expected};
+use corrnoise_cuda_suite::compare::Both;
+use half::{bf16, f16};
+use std::sync::{Mutex, OnceLock};
+use std::time::Instant;
+
+/// Devices of the stand-in that can run the kernels.
+const DEVICES: usize = 7;
+
+/// What a run is to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Names the mutants.
+    pub seed: u64,
+    /// How many mutants.
+    pub count: usize,
+    /// Which ones.
+    pub filter: Filter,
+    /// How many are judged at a time.
+    pub jobs: usize,
+    /// Says each verdict as it is known.
+    pub verbose: bool,
+}
+
+/// The cases of one module and gradient type with the CPU's results.
+pub struct Suite<E> {
+    module: String,
+    small: Vec<Expected<E>>,
+    /// Made when a mutant first survives the small ones.
+    deep: OnceLock<Vec<Expected<E>>>,
+}
+
+impl<E: Both + Copy> Suite<E> {
+    /// Runs the small cases of a module on the CPU.
+    pub fn new(module: &str) -> corrnoise::Result<Suite<E>> {
+        let is_f16 = E::TYPE == corrnoise::cuda::ElementType::F16;
+        let small = cases::fast(module, is_f16)?.into_iter().map(Expected::new);
+        let small = small.collect::<corrnoise::Result<_>>()?;
+        Ok(Suite { module: module.to_owned(), small, deep: OnceLock::new() })
+    }
+
+    /// Judges PTX by the small cases, and by the large ones too if it survives and `deep` says so.
+    pub fn judge(&self, device: usize, committed: &str, mutated: &str, deep: bool) -> Verdict {
+        let verdict = judge(device, committed, mutated, &self.small);
+        if verdict != Verdict::Survived || !deep {
+            return verdict;
+        }
+        let make = || {
+            let cases =
+                cases::deep(&self.module).and_then(|cases| cases.into_iter().map(Expected::new).collect());
+            cases.unwrap_or_else(|error| panic!("{}: {error}", self.module))
+        };
+        judge(device, committed, mutated, self.deep.get_or_init(make))
+    }
+}
+
+/// Judges as many mutants as the options ask for. Fails if an unchanged module does not pass.
+pub fn run(modules: &[Module], options: &Options) -> Result<Report, String> {
+    check_library()?;
+    let mut draw = Draw::new(modules, &options.filter, options.seed);
+    let mut report = Report::default();
+    let mut wanted = options.count;
+    // Refused variants are replaced by the next ones of the sequence.
+    while wanted > 0 {
+        let drawn: Vec<Mutant> = draw.by_ref().take(wanted).collect();
+        if drawn.is_empty() {
+            return Err("nothing to mutate: no kernel or operator has such a name".into());
+        }
+        for (m, module) in modules.iter().enumerate() {
+            for element in ["f32", "bf16", "f16"] {
+                let kernel = |mutant: &&Mutant| module.kernels[mutant.kernel].element() == element;
+                let group: Vec<&Mutant> =
+                    drawn.iter().filter(|mutant| mutant.module == m).filter(kernel).collect();
+                if !group.is_empty() {
+                    match element {
+                        "f32" => judge_group::<f32>(module, &group, options, &mut report)?,
+                        "bf16" => judge_group::<bf16>(module, &group, options, &mut report)?,
+                        _ => judge_group::<f16>(module, &group, options, &mut report)?,
+                    }
+                }
+            }
+        }
+        wanted = options.count.saturating_sub(report.outcomes.len());
+    }
+    Ok(report)
+}
+
+/// Refuses a stand-in that is not this build's: cargo's library path leads to `target/debug` first, where `cargo build` leaves a
+/// copy that other commands do not renew.
+pub(crate) fn check_library() -> Result<(), String> {
+    let deps = std::env::current_exe().ok().and_then(|exe| {
+        let folder = exe.parent()?;
+        Some(if folder.ends_with("deps") { folder.to_owned() } else { folder.join("deps") })
+    });
+    let age = |path: &std::path::Path| path.metadata().and_then(|data| data.modified()).ok();
+    if let Some(deps) = deps {
+        let name = format!("{}cuda{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+        let (copy, own) = (deps.join("..").join(&name), deps.join(&name));
+        if age(&copy).is_some_and(|copied| age(&own).is_some_and(|built| copied < built)) {
+            return Err(format!(
+                "{} is found first and is older than {}: delete it",
+                copy.display(),
+                own.display()
+            ));
+        }
+    }
+    if cuda::control::is_stand_in() {
+        Ok(())
+    } else {
+        Err("another libcuda was found before the stand-in's".into())
+    }
+}
+
+fn judge_group<E: Both + Copy>(
+    module: &Module,
+    group: &[&Mutant],
+    options: &Options,
+    report: &mut Report,
+) -> Result<(), String> {
+    let suite: Suite<E> = Suite::new(&module.name).map_err(|error| format!("{}: {error}", module.name))?;
+    let kernel = &module.kernels[group[0].kernel];
+    let unchanged = module.with_line(kernel, usize::MAX, "");
+    let verdict = suite.judge(0, &module.text, &unchanged, false);
+    if verdict != Verdict::Survived {
+        return Err(format!("{} {}, unchanged: {verdict:?}", module.name, kernel.element()));
+    }
+    let next = Mutex::new(group.iter());
+    let outcomes = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for device in 0..options.jobs.clamp(1, DEVICES) {
+            let (next, outcomes, suite) = (&next, &outcomes, &suite);
+            scope.spawn(move || {
+                loop {
+                    let Some(mutant) = next.lock().ok().and_then(|mut next| next.next()) else { return };
+                    let outcome = judge_one(device, module, mutant, suite, options.verbose);
+                    if let Ok(mut outcomes) = outcomes.lock() {
+                        outcomes.push((mutant.line, outcome));
+                    }
+                }
+            });
+        }
+    });
+    let mut outcomes = outcomes.into_inner().map_err(|_| "a judge panicked")?;
+    outcomes.sort_by_key(|(line, _)| *line);
+    for (_, outcome) in outcomes {
+        match outcome.verdict {
+            Verdict::Refused(_) => report.refused += 1,
+            _ => report.outcomes.push(outcome),
+        }
+    }
+    Ok(())
+}
+
+fn judge_one<E: Both + Copy>(
+    device: usize,
+    module: &Module,
+    mutant: &Mutant,
+    suite: &Suite<E>,
+    verbose: bool,
+) -> Outcome {
+    let start = Instant::now();
+    let kernel = &module.kernels[mutant.kernel];
+    let text = module.with_line(kernel, mutant.line, &mutant.after);
+    // A class that no case can kill is not run on millions of values.
+    let known = excuse(module, kernel, mutant);
+    let verdict = suite.judge(device, &module.text, &text, known.is_none());
+    let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let after = if mutant.after.is_empty() { "(nothing)".to_owned() } else { plain(&mutant.after) };
+    let change = format!("line {}: {} -> {after}", mutant.line + 1, plain(&mutant.before));
+    let name = kernel.name.strip_prefix("noise_").unwrap_or(&kernel.name).to_owned();
+    if verbose {
+        let seconds = start.elapsed().as_secs_f64();
+        println!("{} {name} {}: {change}: {verdict:?} ({seconds:.2} s)", module.name, mutant.operator.name());
+    }
+    let excuse = known.filter(|_| verdict == Verdict::Survived);
+    Outcome {
+        module: module.name.clone(),
+        kernel: name,
+        operator: mutant.operator.name().into(),
+        change,
+        verdict,
+        excuse,
+    }
+}

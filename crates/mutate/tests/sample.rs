@@ -1,0 +1,131 @@
+//! A sample of mutants in every `cargo test`; `cargo run -p corrnoise-mutate -- --count 300` is the long run.
+
+use corrnoise_mutate::coverage::unreached;
+use corrnoise_mutate::draw::Filter;
+use corrnoise_mutate::judge::Verdict;
+use corrnoise_mutate::ptx::{self, Instruction, Module};
+use corrnoise_mutate::run::{Options, Suite, run};
+use half::f16;
+
+/// One test at a time: they share devices of the stand-in.
+static DEVICES: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+#[test]
+fn a_sample_of_mutants_is_noticed() {
+    let _alone = DEVICES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let options = Options { seed: 20, count: 60, filter: Filter::default(), jobs: 2, verbose: false };
+    let report = run(&ptx::committed().unwrap(), &options).unwrap();
+    println!("{report}");
+    assert!(report.unexplained().is_empty(), "{report}");
+    // About 9 in 10 are killed; the others must belong to a class with a reason.
+    assert!(report.killed() >= 48, "{report}");
+}
+
+#[test]
+fn the_same_seed_names_the_same_mutants() {
+    let modules = ptx::committed().unwrap();
+    let draw = |seed| corrnoise_mutate::draw::Draw::new(&modules[..2], &Filter::default(), seed);
+    let first: Vec<String> = draw(7).take(20).map(|mutant| mutant.after).collect();
+    assert_eq!(first, draw(7).take(20).map(|mutant| mutant.after).collect::<Vec<_>>());
+    assert_ne!(first, draw(8).take(20).map(|mutant| mutant.after).collect::<Vec<_>>());
+}
+
+/// Every instruction runs, and every branch goes both ways, but for three that the host never lets go one of them: the
+/// number of rounds is not 0 (twice per kernel), and `stage` has as many threads as words.
+#[test]
+fn small_cases_reach_every_instruction() {
+    let _alone = DEVICES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let modules = ptx::committed().unwrap();
+    let filter =
+        Filter { modules: ["blt2", "regenerate", "ring"].map(String::from).to_vec(), ..Filter::default() };
+    let missed = unreached(&modules, &filter).unwrap();
+    assert_eq!(missed.len(), 3 * (1 + 3 * 2), "{missed:#?}");
+    for line in missed {
+        assert_eq!(line.what, "its guard is never true", "{line}");
+    }
+}
+
+/// The `nth` line of a kernel that contains `part`, changed.
+fn changed(module: &Module, kernel: &str, part: &str, nth: usize, to: impl Fn(&str) -> String) -> String {
+    let kernel = module.kernels.iter().find(|k| k.name == kernel).expect("the kernel");
+    let lines: Vec<&str> = module.text.lines().collect();
+    let line = kernel.body.clone().filter(|line| lines[*line].contains(part)).nth(nth).expect("the line");
+    let changed = to(lines[line]);
+    assert_ne!(changed, lines[line]);
+    module.with_line(kernel, line, &changed)
+}
+
+/// The branches past which the last buffer of a BLT is zero, taken always.
+fn not_fresh(module: &Module) -> Vec<(usize, String)> {
+    let kernel = module.kernels.iter().find(|kernel| kernel.name == "noise_f16").expect("the kernel");
+    let pairs = kernel.instructions.windows(2);
+    let zeros = |pair: &&[Instruction]| {
+        pair[0].opcode == "bra"
+            && !pair[0].guard.is_empty()
+            && pair[1].text().ends_with(", 0f00000000;")
+            && pair[1].opcode == "mov.f32"
+    };
+    let always = |pair: &[Instruction]| {
+        let bra = Instruction { guard: String::new(), ..pair[0].clone() };
+        (bra.line, module.with_line(kernel, bra.line, &bra.text()))
+    };
+    let found: Vec<_> = pairs.filter(zeros).map(always).collect();
+    assert_eq!(found.len(), 4, "one per four coordinates of a thread");
+    found
+}
+
+/// Mistakes that an earlier set of tests let pass.
+#[test]
+fn known_mistakes_are_noticed() {
+    let _alone = DEVICES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let modules = ptx::committed().unwrap();
+    let module = |name: &str| modules.iter().find(|module| module.name == name).expect("the module");
+    let [of_regenerate, of_blt8, of_ring] =
+        ["regenerate", "blt8", "ring"].map(|name| Suite::<f16>::new(name).unwrap());
+    let noticed = |module: &Module, text: &str, what: &str| {
+        let suite = match module.name.as_str() {
+            "regenerate" => &of_regenerate,
+            "blt8" => &of_blt8,
+            _ => &of_ring,
+        };
+        let verdict = suite.judge(2, &module.text, text, false);
+        println!("{what}: {verdict:?}");
+        assert!(matches!(verdict, Verdict::Killed(_)), "{what}: {verdict:?}");
+    };
+    let regenerate = module("regenerate");
+    let mask = |mask: &'static str| {
+        changed(regenerate, "noise_f16", ", 2097120;", 0, move |line| line.replace("2097120", mask))
+    };
+    noticed(regenerate, &mask("8160"), "256 lives");
+    noticed(regenerate, &mask("1048544"), "32,768 lives");
+    let blt8 = module("blt8");
+    // Of 32 tests, by fours and one by one.
+    for place in [0, 5, 11, 20, 26, 31] {
+        let sign = |line: &str| line.replace("32767", "65535");
+        let text = changed(blt8, "noise_f16", ", 32767;", place, sign);
+        noticed(blt8, &text, &format!("negative infinity, test {place}"));
+    }
+    for (line, text) in not_fresh(blt8) {
+        noticed(blt8, &text, &format!("the last buffer is read although the step restarts, line {line}"));
+    }
+    let ring = module("ring");
+    // A ring wraps where `selp` chooses slot 0.
+    let wraps_early = |line: &str| {
+        let selp = Instruction::parse(0, line).expect("an instruction");
+        let [slot, _, next, last] = &selp.operands[..] else { panic!("{line}") };
+        format!("{line}\n\tsetp.eq.s32 \t{last}, {next}, 62;\n\t@{last} mov.u32 \t{slot}, 0;")
+    };
+    noticed(ring, &changed(ring, "noise_f16", ", 0, %r", 0, wraps_early), "a ring's slot from age 62 on");
+    let forgets = |line: &str| line.replace(", 65535;", ", 65534;");
+    for pair in 0..9 {
+        noticed(
+            ring,
+            &changed(ring, "noise_f16", ", 65535;", pair, forgets),
+            &format!("limit of tail {pair}"),
+        );
+    }
+    for pair in 0..8 {
+        let text = changed(ring, "noise_f16", "setp.gt.s32", pair, |line| line.replace(", -1;", ", -2;"));
+        noticed(ring, &text, &format!("limit of angle {pair}"));
+    }
+}
