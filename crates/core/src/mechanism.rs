@@ -48,6 +48,8 @@ pub struct Mechanism<B = Cpu> {
     process: Process,
     /// What the key's ledger knows of this mechanism; nothing where there is no ledger.
     claim: ManuallyDrop<Option<Claim>>,
+    /// Why no step can be made before a state was loaded.
+    refused: Option<String>,
     /// Incarnations that this object had before, and the step after the last that each of them made.
     past: Vec<(Vec<u8>, u64)>,
     backend: ManuallyDrop<B>,
@@ -190,6 +192,25 @@ impl<B: Backend> Mechanism<B> {
         Self::build(plan, key, shard, Incarnations::first(), 0, Some(Start::First), backend)
     }
 
+    /// As [`Mechanism::with_backend`], for programs that make the mechanism first and then load a state into it
+    /// ([`Mechanism::reload_from`]): what the ledger refuses is refused at the first step, unless a state was loaded before.
+    pub fn awaiting_state(
+        plan: &Plan,
+        key: Key,
+        shard: Shard,
+        mut backend: impl FnMut(&[RunKey], &Shard) -> Result<B>,
+    ) -> Result<Self> {
+        match Self::with_backend(plan, key.duplicate(), shard.clone(), &mut backend) {
+            Err(Error::Repeated(why)) => {
+                let first = Incarnations::first();
+                let mut mechanism = Self::build(plan, key, shard, first, 0, None, backend)?;
+                mechanism.refused = Some(why);
+                Ok(mechanism)
+            }
+            other => other,
+        }
+    }
+
     /// Claims the rows from `next_step` on before it makes the backend: a start that is refused has done nothing. Without a `start`,
     /// the caller has a claim.
     fn build(
@@ -228,6 +249,7 @@ impl<B: Backend> Mechanism<B> {
             terms: Vec::with_capacity(max_terms),
             process: Process::current(),
             claim: ManuallyDrop::new(claim),
+            refused: None,
             past: Vec::new(),
             backend: ManuallyDrop::new(backend),
         })
@@ -287,13 +309,12 @@ impl<B: Backend> Mechanism<B> {
         if let Some((_, made)) = self.past.iter().find(|(past, made)| past == nonce && *made > info.next_step)
         {
             return Err(Error::Repeated(format!(
-                "this mechanism made steps {} to {} after this checkpoint: resume with a new incarnation",
-                info.next_step,
-                made - 1
+                "this mechanism made {} after this checkpoint: resume with a new incarnation",
+                ledger::in_words(&(info.next_step..*made))
             )));
         }
         // Its own claim on this incarnation is no other's.
-        let keeps_claim = nonce == self.incarnations.last_nonce();
+        let keeps_claim = nonce == self.incarnations.last_nonce() && self.refused.is_none();
         let (key, shard) = (self.key.duplicate(), self.shard.clone());
         let start = (!keeps_claim).then_some(start);
         let mut new = Self::build(&self.plan, key, shard, incarnations, info.next_step, start, backend)?;
@@ -366,12 +387,13 @@ impl<B: Backend> Mechanism<B> {
         }
     }
 
-    /// Refuses to go on in a fork, and after a step that failed half-way.
+    /// Refuses to go on in a fork, after a step that failed half-way, and where the ledger refused the start.
     fn check_whole(&self) -> Result<()> {
-        match self.poisoned {
+        match (self.poisoned, &self.refused) {
             _ if !self.process.is_current() => Err(Error::Forked),
-            Some(step) => Err(Error::Poisoned { step }),
-            None => Ok(()),
+            (Some(step), _) => Err(Error::Poisoned { step }),
+            (None, Some(why)) => Err(Error::Repeated(why.clone())),
+            (None, None) => Ok(()),
         }
     }
 

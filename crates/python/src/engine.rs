@@ -4,6 +4,7 @@ use crate::error::invalid;
 #[cfg(feature = "cuda")]
 use crate::error::raise;
 use crate::memory::{Device, Dtype};
+use corrnoise::backend::Backend;
 #[cfg(feature = "cuda")]
 use corrnoise::cuda::{self, DeviceGradient, OnCuda, cudarc::driver::CudaStream};
 use corrnoise::raw::RawGradients;
@@ -100,13 +101,39 @@ macro_rules! with_engine {
     };
 }
 
+fn start<B: Backend>(
+    plan: &Plan,
+    key: Key,
+    shard: Shard,
+    make: impl FnMut(&[RunKey], &Shard) -> Result<B>,
+    awaits_state: bool,
+) -> Result<Mechanism<B>> {
+    if awaits_state {
+        Mechanism::awaiting_state(plan, key, shard, make)
+    } else {
+        Mechanism::with_backend(plan, key, shard, make)
+    }
+}
+
 impl Engine {
-    /// A new run.
-    pub(crate) fn new(plan: &Plan, key: Key, shard: Shard, place: &Place) -> Result<Engine> {
+    /// A new run, or one that waits for a state.
+    pub(crate) fn new(
+        plan: &Plan,
+        key: Key,
+        shard: Shard,
+        place: &Place,
+        awaits_state: bool,
+    ) -> Result<Engine> {
         Ok(match place {
-            Place::Cpu(options) => Engine::Cpu(Mechanism::cpu_with(plan, key, shard, *options)?.into()),
+            Place::Cpu(options) => {
+                let make = |keys: &[RunKey], shard: &Shard| Cpu::new(plan, keys, shard, *options);
+                Engine::Cpu(start(plan, key, shard, make, awaits_state)?.into())
+            }
             #[cfg(feature = "cuda")]
-            Place::Cuda(stream) => Engine::Cuda(Mechanism::cuda(plan, key, shard, &stream.0)?.into()),
+            Place::Cuda(stream) => {
+                let make = |keys: &[RunKey], shard: &Shard| cuda::Cuda::new(plan, keys, shard, &stream.0);
+                Engine::Cuda(start(plan, key, shard, make, awaits_state)?.into())
+            }
         })
     }
 

@@ -119,10 +119,11 @@ impl Mechanism {
 
 #[pymethods]
 impl Mechanism {
-    /// A new run, from step 0 on. Takes the key. `replica` says that other processes add the same noise to the same gradients. `stream` is the address of a CUDA stream that outlives the mechanism.
+    /// A new run, from step 0 on. Takes the key. `replica` says that other processes add the same noise to the same gradients.
+    /// With `awaits_state`, what the ledger refuses is refused at the first step, unless a state was loaded before. `stream` is the address of a CUDA stream that outlives the mechanism.
     #[new]
     #[allow(clippy::too_many_arguments)] // keywords, in Python
-    #[pyo3(signature = (plan, key, model, *, ranges = None, replica = false, threads = 0, compact = false, device = "cpu", stream = 0))]
+    #[pyo3(signature = (plan, key, model, *, ranges = None, replica = false, threads = 0, compact = false, device = "cpu", stream = 0, awaits_state = false))]
     fn new(
         py: Python<'_>,
         plan: &Plan,
@@ -134,10 +135,11 @@ impl Mechanism {
         compact: bool,
         device: &str,
         stream: usize,
+        awaits_state: bool,
     ) -> PyResult<Mechanism> {
         let shard = model.shard(ranges, replica)?;
         let place = Place::new(device, stream, threads, compact)?;
-        let make = |key| Engine::new(&plan.0, key, shard.clone(), &place);
+        let make = |key| Engine::new(&plan.0, key, shard.clone(), &place, awaits_state);
         Self::build(py, plan, key, shard.clone(), place.clone(), make)
     }
 

@@ -79,6 +79,28 @@ def test_replicas_say_so(plan, tmp_path):
     assert np.array_equal(steps(one, 1), steps(two, 1))
 
 
+def test_a_mechanism_that_awaits_a_state(plan, tmp_path):
+    path = tmp_path / "noise.key"
+    first = Mechanism(plan, Key.create_file(path), DIM, awaits_state=True)
+    steps(first, 2)
+    state = first.state()
+    for resume in ["new", "exact"]:
+        second = Mechanism(plan, Key.from_file(path), DIM, awaits_state=True)
+        with pytest.raises(RepeatedNoise, match="alive" if resume == "new" else "steps 0 to 1"):
+            steps(second, 1)
+        assert second.next_step == 0
+        if resume == "exact":
+            second.load_state([state], resume=resume)
+        else:
+            with pytest.raises(RepeatedNoise, match="alive"):
+                second.load_state([state], resume="exact")
+            second.load_state([state], resume=resume)
+            del first
+        steps(second, 1)
+        assert second.next_step == 3
+        del second
+
+
 def test_states_keep_their_claims(plan, tmp_path):
     noise = Mechanism(plan, Key.create_file(tmp_path / "noise.key"), DIM)
     early = noise.state()

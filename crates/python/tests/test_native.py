@@ -141,7 +141,7 @@ def test_state_in_memory(mechanism):
     state = mechanism.state()
     mechanism.load_state([state], resume="exact")
     mechanism.add_to(gradients())
-    with pytest.raises(corrnoise.InvalidArgument, match="repeats no noise"):
+    with pytest.raises(corrnoise.errors.RepeatedNoise, match="step 3 after this checkpoint: resume with a new incarnation"):
         mechanism.load_state([state], resume="exact")
     assert mechanism.next_step == 4
     with pytest.raises(corrnoise.CheckpointError):

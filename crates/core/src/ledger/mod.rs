@@ -125,6 +125,14 @@ pub(crate) fn rows_of(run: String, nonce: &[u8], shard: &Shard) -> Rows {
     Rows { run, incarnation, segments, replica: shard.is_replica() }
 }
 
+/// Steps as a person would say them.
+pub(crate) fn in_words(steps: &Range<u64>) -> String {
+    match steps.end - steps.start {
+        1 => format!("step {}", steps.start),
+        _ => format!("steps {} to {}", steps.start, steps.end - 1),
+    }
+}
+
 /// One folder.
 struct Ledger {
     folder: PathBuf,
@@ -194,11 +202,7 @@ impl Ledger {
 
     fn refuse(&self, start: Start, steps: Range<u64>, coords: &Range<u64>) -> Error {
         let ledger = self.folder.display();
-        let made = match steps.end - steps.start {
-            1 => format!("step {}", steps.start),
-            _ => format!("steps {} to {}", steps.start, steps.end - 1),
-        };
-        let made = format!("{made} of coordinates {} to {}", coords.start, coords.end - 1);
+        let made = format!("{} of coordinates {} to {}", in_words(&steps), coords.start, coords.end - 1);
         Error::Repeated(match start {
             Start::Exact => format!(
                 "the ledger {ledger} knows of {made}, made after this checkpoint: resume with a new incarnation, or from a later \

@@ -143,6 +143,7 @@ class Mechanism:
         compact: bool = False,
         device: str = "cpu",
         stream: int = 0,
+        awaits_state: bool = False,
     ) -> None: ...
     @staticmethod
     def resume(

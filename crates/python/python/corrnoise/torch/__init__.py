@@ -41,7 +41,8 @@ class CorrelatedNoise:
         self._attribute = attribute
         self._layout = Layout({name: p.numel() for name, p in self._named.items()})
         self._place = Place(next(iter(self._named.values())).device, threads=threads, compact=compact)
-        self._mechanism = Mechanism(plan, key, self._layout, **self._place.options)
+        # A program that goes on makes this first and then loads a state: until then, no step that was made before.
+        self._mechanism = Mechanism(plan, key, self._layout, awaits_state=True, **self._place.options)
 
     def gradients(self) -> list[torch.Tensor]:
         """The gradients in the order of the parameters; an exception names the parameter that has none."""
