@@ -275,3 +275,38 @@ fn plans_keys_and_shards_are_refused_with_a_reason() {
     }
     assert!(plan.is_null() && made.is_null() && shard.is_null());
 }
+
+/// The ledger and replicas, through the C interface.
+#[test]
+fn no_noise_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = file(&folder.path().join("ledger"));
+    let handles = Handles::new();
+    // SAFETY: handles, lists and texts are this function's own.
+    unsafe {
+        let start = |shard| {
+            let (mut key, mut noise) = (null_mut(), null_mut());
+            assert_eq!(corrnoise_key_from_bytes([7_u8; 32].as_ptr(), c"run".as_ptr(), &mut key), Status::Ok);
+            assert_eq!(corrnoise_key_set_ledger(key, ledger.as_ptr()), Status::Ok);
+            let status = corrnoise_mechanism_new(handles.plan, key, shard, null(), &mut noise);
+            if status == Status::Ok {
+                assert_eq!(corrnoise_key_set_ledger(key, ledger.as_ptr()), Status::Key, "the key is spent");
+            }
+            corrnoise_key_free(key);
+            (status, noise)
+        };
+        let (status, first) = start(handles.shard);
+        assert_eq!(status, Status::Ok);
+        assert_eq!(start(handles.shard).0, Status::Repeated);
+        assert!(message().contains("alive"), "{}", message());
+        corrnoise_mechanism_free(first);
+        let mut replica = null_mut();
+        assert_eq!(corrnoise_shard_replica(handles.shard, &mut replica), Status::Ok);
+        let (one, two) = (start(replica), start(replica));
+        assert_eq!((one.0, two.0), (Status::Ok, Status::Ok));
+        assert_eq!(start(handles.shard).0, Status::Repeated);
+        corrnoise_mechanism_free(one.1);
+        corrnoise_mechanism_free(two.1);
+        corrnoise_shard_free(replica);
+    }
+}

@@ -29,7 +29,8 @@ pub mod reference;
 mod row;
 mod sampler;
 mod sampling;
-mod secret;
+#[doc(hidden)]
+pub mod secret;
 pub mod warning;
 
 pub use chacha::Rounds;

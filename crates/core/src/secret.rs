@@ -9,7 +9,7 @@ use std::ops::{Deref, DerefMut};
 ///
 /// # Guarantees
 /// On Linux the list lies on pages that core dumps exclude (`MADV_DONTDUMP`). It is wiped when it is dropped.
-pub(crate) struct Secret<T: Pod> {
+pub struct Secret<T: Pod> {
     pages: pages::Pages,
     len: usize,
     element: std::marker::PhantomData<T>,
@@ -17,13 +17,13 @@ pub(crate) struct Secret<T: Pod> {
 
 impl<T: Pod> Secret<T> {
     /// Zeros, to be overwritten in place.
-    pub(crate) fn zeroed(len: usize) -> Secret<T> {
+    pub fn zeroed(len: usize) -> Secret<T> {
         let bytes = len.checked_mul(size_of::<T>()).expect("a list of secrets fits into memory");
         Secret { pages: pages::Pages::new(bytes.max(1)), len, element: std::marker::PhantomData }
     }
 
     /// A copy of values that lie elsewhere.
-    pub(crate) fn copy_of(values: &[T]) -> Secret<T> {
+    pub fn copy_of(values: &[T]) -> Secret<T> {
         let mut copy = Secret::zeroed(values.len());
         copy.copy_from_slice(values);
         clear_registers();
@@ -69,7 +69,7 @@ unsafe impl<T: Pod + Sync> Sync for Secret<T> {}
 ///
 /// `work` must hand secrets over through memory that it was given: what it returns is on the caller's stack.
 #[inline(never)]
-pub(crate) fn on_clean_stack<const BYTES: usize, R>(work: impl FnOnce() -> R) -> R {
+pub fn on_clean_stack<const BYTES: usize, R>(work: impl FnOnce() -> R) -> R {
     let result = call(work);
     wipe_stack::<BYTES>();
     result

@@ -10,11 +10,11 @@ use crate::schedule::Schedule;
 use crate::state::{Tiles, VALUE_BYTES};
 use corrnoise_core::backend::{Backend, Replay, Step, StepKernel};
 use corrnoise_core::form::Kernel;
+use corrnoise_core::secret::{Secret, on_clean_stack};
 use corrnoise_core::{Error, Plan, Result, Row, RunKey, Shard};
 use cudarc::driver::{CudaStream, LaunchConfig, PushKernelArg};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
-use zeroize::Zeroizing;
 
 /// The CUDA backend: state on the device, work on the caller's stream.
 ///
@@ -31,7 +31,7 @@ pub struct Cuda {
     slots: usize,
     is_ring: bool,
     /// One per life of the run, by number.
-    keys: Zeroizing<Vec<[u32; 8]>>,
+    keys: Secret<[u32; 8]>,
     /// The table of segments and the list of the last step as the device has them: only a change is sent.
     sent_segments: Vec<u32>,
     sent_list: Vec<u32>,
@@ -70,7 +70,7 @@ impl Cuda {
             Kernel::Ring(ring) => ring.num_slots(),
             Kernel::Regenerate(regenerate) => TERM_WORDS * regenerate.max_terms(),
         };
-        let keys: Zeroizing<Vec<[u32; 8]>> = Zeroizing::new(keys.iter().map(key_words).collect());
+        let keys = on_clean_stack::<STEP_STACK, _>(|| key_words(keys));
         let segment_words = SEGMENT_WORDS * tiles.segments.len();
         let kernels = Kernels::load(stream.context(), form)?;
         let state_bytes = tiles.state_bytes(slots)?;
@@ -193,6 +193,27 @@ impl Cuda {
         Ok((record, key))
     }
 
+    /// Stages what changed and launches the step.
+    fn make(&mut self, step: &Step<'_>, gradients: &[DeviceGradient<'_>]) -> Result<()> {
+        let (record, key) = self.record(step, self.time)?;
+        let Some(first) = gradients.first() else { return Ok(()) };
+        let segments = self.segment_words(gradients);
+        let owned = &*self.owned;
+        for (sent, to, words) in [
+            (&mut self.sent_segments, &owned.segments, &segments),
+            (&mut self.sent_list, &owned.list, &self.words),
+        ] {
+            if sent != words {
+                // SAFETY: no list is longer than what was allocated for it, and no graph holds this launch.
+                unsafe { stage(&owned.stream, &owned.kernels, to.address, words) }?;
+                sent.clone_from(words);
+            }
+        }
+        self.launch(&Args { step: record, key, ..self.args }, first.element)?;
+        self.time += 1;
+        Ok(())
+    }
+
     /// The segment table with these gradients.
     fn segment_words(&self, gradients: &[DeviceGradient<'_>]) -> Vec<u32> {
         let mut table = self.tiles.segments.clone();
@@ -230,10 +251,18 @@ fn ring_head(time: u64, slots: usize) -> usize {
     }
 }
 
-fn key_words(key: &RunKey) -> [u32; 8] {
-    let (words, _) = key.bytes().as_chunks::<4>();
-    std::array::from_fn(|i| u32::from_le_bytes(words[i]))
+fn key_words(keys: &[RunKey]) -> Secret<[u32; 8]> {
+    let mut list: Secret<[u32; 8]> = Secret::zeroed(keys.len());
+    for (words, key) in list.iter_mut().zip(keys) {
+        for (word, bytes) in words.iter_mut().zip(key.bytes().as_chunks::<4>().0) {
+            *word = u32::from_le_bytes(*bytes);
+        }
+    }
+    list
 }
+
+/// Bytes of stack that lowering and launching a step use here: a step's arguments hold its key. What the driver copies is its own.
+const STEP_STACK: usize = 8 << 10;
 
 impl Backend for Cuda {
     type Gradients<'list, 'memory: 'list> = &'list [DeviceGradient<'memory>];
@@ -277,23 +306,7 @@ impl Backend for Cuda {
 
     fn step(&mut self, step: &Step<'_>, gradients: &[DeviceGradient<'_>]) -> Result<()> {
         let _kept = KeepCurrent::new();
-        let (record, key) = self.record(step, self.time)?;
-        let Some(first) = gradients.first() else { return Ok(()) };
-        let segments = self.segment_words(gradients);
-        let owned = &*self.owned;
-        for (sent, to, words) in [
-            (&mut self.sent_segments, &owned.segments, &segments),
-            (&mut self.sent_list, &owned.list, &self.words),
-        ] {
-            if sent != words {
-                // SAFETY: no list is longer than what was allocated for it, and no graph holds this launch.
-                unsafe { stage(&owned.stream, &owned.kernels, to.address, words) }?;
-                sent.clone_from(words);
-            }
-        }
-        self.launch(&Args { step: record, key, ..self.args }, first.element)?;
-        self.time += 1;
-        Ok(())
+        on_clean_stack::<STEP_STACK, _>(|| self.make(step, gradients))
     }
 
     fn read_state(&self, slot: usize, first: u64, bytes: &mut [u8]) -> Result<()> {
