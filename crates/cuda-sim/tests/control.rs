@@ -49,7 +49,8 @@ fn calls_are_counted_by_name_and_device() {
     double(&stream, &kernel, &[1.0]);
     assert_eq!(control::calls_on(1, "cuLaunchKernel"), before[1] + 2);
     assert!(control::calls("cuLaunchKernel") >= before[0] + 2);
-    assert_eq!(control::calls_on(6, "cuLaunchKernel"), 0);
+    // No test launches on the device that is too old.
+    assert_eq!(control::calls_on(7, "cuLaunchKernel"), 0);
     assert_eq!(control::calls("cuNothing"), 0);
 }
 

@@ -1,5 +1,7 @@
 //! What mutants are run on: small shapes that reach every instruction, and one large one for what shows once in millions.
 
+#![allow(clippy::single_range_in_vec_init, reason = "a shard of one segment is a list of one range")]
+
 use super::case::{Action, Case, Lowered, Onto, Work};
 use super::witnesses::{self, key};
 use corrnoise::form::{Kernel, Ring};

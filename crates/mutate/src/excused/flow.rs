@@ -98,6 +98,12 @@ pub(super) fn needless_tail(change: &Change<'_>) -> bool {
     }
 }
 
+/// A pair's own limit, raised: looked at only where another word of the block is small.
+pub(super) fn second_word(change: &Change<'_>) -> bool {
+    let raised = change.new_integer(2).is_some_and(|limit| (65_536..1 << 20).contains(&limit));
+    change.is("setp.gt.u32", &[(2, "65535")]) && change.operator == Operator::Immediate && raised
+}
+
 /// A counter that goes up by one meets its limit.
 pub(super) fn loop_end(change: &Change<'_>) -> bool {
     change.old.opcode == "setp.lt.u32" && change.new_opcode() == "setp.ne.u32"

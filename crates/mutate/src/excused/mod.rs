@@ -77,6 +77,10 @@ const CLASSES: &[Class] = &[
     ),
     (flow::last_return, "falling off a kernel's end returns"),
     (flow::history, "noise is never NaN: a ring's history is rounded on the other branch"),
+    (
+        flow::second_word,
+        "a pair looks at its limit only where another word of the block is small: a word between both limits beside one is once in 2^28 or less",
+    ),
     (flow::by_ones, "it decides whether a thread adds by fours; one by one the bits are the same"),
     (
         flow::needless_tail,
