@@ -194,8 +194,8 @@ fn past_the_end(runs: Runs) -> Result<Case> {
         name: "past the end",
         plan,
         keys: few_keys(),
-        segments: vec![5..1_031],
-        shifts: vec![0],
+        segments: vec![5..1_031, 2_048..2_600],
+        shifts: vec![0, 1],
         actions,
     })
 }
