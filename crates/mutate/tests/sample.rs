@@ -13,12 +13,12 @@ static DEVICES: std::sync::Mutex<()> = std::sync::Mutex::new(());
 #[test]
 fn a_sample_of_mutants_is_noticed() {
     let _alone = DEVICES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let options = Options { seed: 20, count: 60, filter: Filter::default(), jobs: 2, verbose: false };
+    let options = Options { seed: 20, count: 45, filter: Filter::default(), jobs: 2, verbose: false };
     let report = run(&ptx::committed().unwrap(), &options).unwrap();
     println!("{report}");
     assert!(report.unexplained().is_empty(), "{report}");
     // About 9 in 10 are killed; the others must belong to a class with a reason.
-    assert!(report.killed() >= 48, "{report}");
+    assert!(report.killed() >= 36, "{report}");
 }
 
 #[test]

@@ -194,7 +194,9 @@ def test_plans_keys_and_layouts(tmp_path, layout):
     first = corrnoise.Mechanism(one, made, 10)
     with pytest.raises(errors.KeyRefused, match="already serves a mechanism"):
         corrnoise.Mechanism(one, made, 10)
-    again = corrnoise.Mechanism(one, corrnoise.Key.from_file(tmp_path / "key"), 10)
+    with pytest.raises(errors.RepeatedNoise, match="alive"):
+        corrnoise.Mechanism(one, corrnoise.Key.from_file(tmp_path / "key"), 10)
+    again = corrnoise.Mechanism(one, corrnoise.Key.from_file(tmp_path / "key").without_ledger(), 10)
     assert first.commitment == again.commitment
     with pytest.raises(corrnoise.InvalidArgument, match="length 5: expected 32"):
         corrnoise.Key.from_bytes(b"short", "r")

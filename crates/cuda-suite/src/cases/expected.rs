@@ -25,6 +25,7 @@ pub struct Expected<E> {
     state: Vec<Vec<u8>>,
 }
 
+#[allow(clippy::eq_op, reason = "what differs from itself is NaN, whatever the type")]
 fn bits<E: Both + Copy>(buffer: &[E]) -> Vec<u32> {
     // Only a NaN differs from itself. Which one it is, is not promised.
     buffer.iter().map(|&value| if value == value { value.bits() } else { u32::MAX }).collect()

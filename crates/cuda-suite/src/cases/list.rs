@@ -1,5 +1,7 @@
 //! What mutants are run on: small shapes that reach every instruction, and one large one for what shows once in millions.
 
+#![allow(clippy::single_range_in_vec_init, reason = "a shard of one segment is a list of one range")]
+
 use super::case::{Action, Case, Lowered, Onto, Work};
 use super::witnesses::{self, key};
 use corrnoise::form::{Kernel, Ring};
@@ -192,8 +194,8 @@ fn past_the_end(runs: Runs) -> Result<Case> {
         name: "past the end",
         plan,
         keys: few_keys(),
-        segments: vec![5..1_031],
-        shifts: vec![0],
+        segments: vec![5..1_031, 2_048..2_600],
+        shifts: vec![0, 1],
         actions,
     })
 }

@@ -57,7 +57,9 @@ pub(super) fn one_block(change: &Change<'_>) -> bool {
         }
         "mov.u32" => old.operands[1] == "%ntid.x" && change.operator == Operator::Drop,
         "setp.ge.u32" => ["setp.gt.u32", "setp.eq.u32", "setp.ge.s32"].contains(&change.new_opcode()),
-        "bra" => change.operator == Operator::Drop,
+        "bra" | "ld.param.u32" if old.guard.is_empty() == (old.opcode != "bra") => {
+            change.operator == Operator::Drop
+        }
         _ => false,
     }
 }
@@ -98,6 +100,12 @@ pub(super) fn needless_tail(change: &Change<'_>) -> bool {
     }
 }
 
+/// A pair's own limit, raised: looked at only where another word of the block is small.
+pub(super) fn second_word(change: &Change<'_>) -> bool {
+    let raised = change.new_integer(2).is_some_and(|limit| (65_536..1 << 23).contains(&limit));
+    change.is("setp.gt.u32", &[(2, "65535")]) && change.operator == Operator::Immediate && raised
+}
+
 /// A counter that goes up by one meets its limit.
 pub(super) fn loop_end(change: &Change<'_>) -> bool {
     change.old.opcode == "setp.lt.u32" && change.new_opcode() == "setp.ne.u32"
@@ -109,6 +117,10 @@ pub(super) fn one_segment(change: &Change<'_>) -> bool {
         let from_host = || change.definition(&setp.operands[1]).is_some_and(|d| d.opcode == "ld.param.u32");
         setp.opcode == "setp.gt.u32" && setp.operands[2] == "1" && from_host()
     };
+    // Two numbers that the search keeps apart.
+    if change.is("setp.gt.u32", &[(2, "1")]) && change.new_opcode() == "setp.ne.u32" {
+        return true;
+    }
     if is_test(change.old) {
         return ["setp.ge.u32", "setp.ne.u32"].contains(&change.new_opcode())
             || change.new_integer(2) == Some(0);
@@ -125,6 +137,17 @@ pub(super) fn skipped_loop(change: &Change<'_>) -> bool {
     let again =
         |other: &Instruction| other.opcode == "mov.u32" && other.operands[0] == change.old.operands[0];
     change.old.opcode == "mov.u32" && after.any(again)
+}
+
+/// The compiler makes a uniform again where a tail may follow, and copies a key again into the loop over rounds.
+pub(super) fn repeated(change: &Change<'_>) -> bool {
+    let same = |before: &Instruction| match change.old.opcode.as_str() {
+        "mov.u32" => before.operands == change.old.operands,
+        "mul.rn.f32" => before.opcode == "mul.rn.f32" && change.has_constant(&["0f2F800000"]),
+        _ => false,
+    };
+    let before = change.old.operands.first().and_then(|d| change.definition(d));
+    change.operator == Operator::Drop && before.is_some_and(same)
 }
 
 pub(super) fn last_return(change: &Change<'_>) -> bool {

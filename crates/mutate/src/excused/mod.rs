@@ -77,6 +77,16 @@ const CLASSES: &[Class] = &[
     ),
     (flow::last_return, "falling off a kernel's end returns"),
     (flow::history, "noise is never NaN: a ring's history is rounded on the other branch"),
+    (
+        flow::second_word,
+        "a pair looks at its limit only where another word of the block is small: a word between both limits beside one is once in 2^25 or less",
+    ),
+    (numbers::any_nan, "past the end the scale is NaN: which NaN does not matter"),
+    (
+        numbers::small_coefficient,
+        "the sine's smallest coefficient, 4e-8, is added to one near 1: its lowest bits show once in 100,000 values or less",
+    ),
+    (flow::repeated, "the register holds the same value already"),
     (flow::by_ones, "it decides whether a thread adds by fours; one by one the bits are the same"),
     (
         flow::needless_tail,

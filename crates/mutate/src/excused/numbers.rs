@@ -120,10 +120,28 @@ pub(super) fn masked_zeros(change: &Change<'_>) -> bool {
     // A block has 128 threads; and bits of a mantissa's mask that the exponent's bits are put over.
     let of_thread = new.is_some_and(|mask| mask & 0x7f == 31) && change.is("and.b32", &[(2, "31")]);
     let of_mantissa = new.is_some_and(|mask| mask & !0x3f00_0000 == 0x7f_ffff);
+    // After a shift to the left the lowest bit is zero.
+    let of_sign =
+        new.is_some_and(|mask| mask as u32 == 0x8000_0001) && change.is("and.b32", &[(2, "-2147483648")]);
     of_thread
+        || of_sign
         || (of_mantissa && change.is("and.b32", &[(2, "8388607")]))
         || (change.is("and.b32", &[(2, "1")]) && new.is_some_and(|mask| mask & 0xffff == 1))
         || (change.is("and.b64", &[(2, "2097120")]) && new.is_some_and(|mask| mask & 0x7f_ffff == 0x1f_ffe0))
+}
+
+pub(super) fn any_nan(change: &Change<'_>) -> bool {
+    let bits = change.new.as_ref().and_then(|new| new.operands.get(1)?.strip_prefix("0f"));
+    let is_nan = |bits: u32| bits & 0x7fff_ffff > 0x7f80_0000;
+    change.is("mov.f32", &[(1, "0f7FC00000")])
+        && bits.and_then(|bits| u32::from_str_radix(bits, 16).ok()).is_some_and(is_nan)
+}
+
+pub(super) fn small_coefficient(change: &Change<'_>) -> bool {
+    let bits = change.new.as_ref().and_then(|new| new.operands.get(1)?.strip_prefix("0f"));
+    let near = |bits: u32| bits ^ 0xb33b_bd2e < 1 << 10;
+    change.is("mov.f32", &[(1, "0fB33BBD2E")])
+        && bits.and_then(|bits| u32::from_str_radix(bits, 16).ok()).is_some_and(near)
 }
 
 /// `or` with bits that a shift or mask has just cleared.
