@@ -192,7 +192,7 @@ mod tests {
         assert!(modules.len() >= 11);
         for module in &modules {
             let lines: Vec<&str> = module.text.lines().collect();
-            assert_eq!(module.kernels.len(), 5, "{}", module.name);
+            assert_eq!(module.kernels.len(), 6, "{}", module.name);
             for kernel in &module.kernels {
                 for instruction in &kernel.instructions {
                     let line = lines[instruction.line];
