@@ -81,7 +81,6 @@ impl Key {
         let (path, run_id) = (path.as_ref(), run_id.into());
         let fail = || Error::io("read key", path);
         let mut file = std::fs::File::open(path).map_err(fail())?;
-        warn_of_readers(&file, path);
         // Read where it stays: no copy to forget about.
         let mut content = Secret::<u8>::zeroed(MAX_FILE + 1);
         let mut len = 0;
@@ -103,7 +102,10 @@ impl Key {
             let path = path.display();
             Error::Key(format!("{path} has {size} bytes: expected 32 raw bytes or 64 hexadecimal digits"))
         };
-        Ok(Key { bytes: bytes.ok_or_else(refuse)?, run_id, ledger: Place::beside(path) })
+        let bytes = bytes.ok_or_else(refuse)?;
+        // Of a key alone: who may read a file that is none is nobody's concern, and its error is one line.
+        warn_of_readers(&file, path);
+        Ok(Key { bytes, run_id, ledger: Place::beside(path) })
     }
 
     /// This key with its ledger in `folder`, which is made if there is none.

@@ -3,6 +3,7 @@
 use crate::common::Plans;
 use corrnoise::Plan;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::Path;
 
 /// The key that only a file holds.
@@ -10,7 +11,7 @@ pub(crate) const FILE_KEY: &str = "f1e2d3c4b5a697887f6e5d4c3b2a19080f1e2d3c4b5a6
 
 pub(crate) struct Folder {
     plans: Plans,
-    before: BTreeMap<String, Vec<u8>>,
+    before: BTreeMap<OsString, Vec<u8>>,
 }
 
 impl Folder {
@@ -61,7 +62,7 @@ impl Folder {
     }
 
     /// Names of the files that are always there.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &OsString> {
         self.before.keys()
     }
 
@@ -83,11 +84,9 @@ impl Folder {
     }
 }
 
-fn content(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+fn content(folder: &Path) -> BTreeMap<OsString, Vec<u8>> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
-    entries
-        .map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap()))
-        .collect()
+    entries.map(|entry| (entry.file_name(), std::fs::read(entry.path()).unwrap())).collect()
 }
 
 /// Whether this is a whole plan, array or picture.

@@ -13,15 +13,6 @@ pub(crate) struct Line {
     pub(crate) spoilt: bool,
 }
 
-impl Line {
-    /// Whether every key is where a key belongs; a word that is refused where it stands is shown.
-    pub(crate) fn hides_keys(&self) -> bool {
-        let mut places =
-            self.words.iter().enumerate().filter(|(_, word)| word.to_string_lossy().contains(KEY));
-        places.all(|(at, _)| at > 0 && self.words[at - 1] == "--key-hex")
-    }
-}
-
 /// Numbers for every flag. Counts between 100 and the planner's largest are left out: what they ask for takes its time.
 const NUMBERS: [&str; 40] = [
     "0",
@@ -165,7 +156,7 @@ const ANSWERED: [&str; 16] = [
 /// What a command line can be made of.
 pub(crate) struct Lines {
     subcommands: Vec<(String, Vec<Arg>)>,
-    files: Vec<String>,
+    files: Vec<OsString>,
 }
 
 impl Lines {
@@ -187,7 +178,7 @@ impl Lines {
             "/dev/null",
             "/dev/full",
         ];
-        let files = folder.names().cloned().chain(more.map(String::from)).chain(["x".repeat(300)]);
+        let files = folder.names().cloned().chain(more.map(OsString::from)).chain(["x".repeat(300).into()]);
         Lines { subcommands: list.collect(), files: files.collect() }
     }
 

@@ -34,7 +34,7 @@ pub(crate) fn damaged(random: &mut Random, mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// Bits at a few places, half of the time within the first 1,000 bytes, where the header is.
-fn flipped(random: &mut Random, mut bytes: Vec<u8>) -> Vec<u8> {
+pub(crate) fn flipped(random: &mut Random, mut bytes: Vec<u8>) -> Vec<u8> {
     for _ in 0..1 + random.below(4) {
         let end = if random.below(2) == 0 { bytes.len().min(1000) } else { bytes.len() };
         if end > 0 {

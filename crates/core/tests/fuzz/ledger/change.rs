@@ -3,7 +3,7 @@
 use super::made::{NONCES, Runs, hex};
 use super::truth::{count, prefix};
 use crate::Random;
-use crate::edit::{change as change_json, damaged};
+use crate::edit::{change as change_json, damaged, flipped};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -153,7 +153,8 @@ fn described_anew(random: &mut Random, bytes: &[u8]) -> Option<Vec<u8>> {
     let len = usize::try_from(u64::from_le_bytes(bytes.get(128..136)?.try_into().ok()?)).ok()?;
     let mut json = bytes.get(168..168_usize.checked_add(len)?)?.to_vec();
     if random.below(4) == 0 {
-        json = damaged(random, json);
+        // No splice: it could give a name twice, of which the values that `serde_json` keeps say nothing.
+        json = flipped(random, json);
     } else {
         let mut value: Value = serde_json::from_slice(&json).ok()?;
         change_json(random, &mut value);
