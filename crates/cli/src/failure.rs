@@ -1,6 +1,7 @@
 //! What ends a command early: one line for people, and never a panic.
 
 use clap::error::ErrorKind;
+use std::ffi::OsString;
 use std::path::Path;
 
 /// How a command ended.
@@ -59,6 +60,22 @@ impl Failure {
         let message = lines.join(" ");
         Failure::input(format!("{}; see --help", message.trim().trim_start_matches("error: ")))
     }
+}
+
+/// Digits in a row that may be a key, or one of which some got lost. Counts and names are shorter.
+const KEY_LIKE: usize = 48;
+
+/// A message without the keys of its command line: a key that stands where another value belongs would be shown as a bad value, and
+/// what is written to stderr is kept by logs.
+pub(crate) fn without_keys(message: String, arguments: &[OsString]) -> String {
+    let hide = |message: String, argument: &OsString| {
+        let text = argument.to_string_lossy();
+        let runs = text.split(|c: char| !c.is_ascii_hexdigit()).filter(|run| run.len() >= KEY_LIKE);
+        runs.fold(message, |message, run| {
+            message.replace(run, &format!("<{} hexadecimal digits>", run.len()))
+        })
+    };
+    arguments.iter().fold(message, hide)
 }
 
 impl From<corrnoise::Error> for Failure {

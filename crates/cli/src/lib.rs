@@ -47,7 +47,8 @@ pub fn run(
     stderr: &mut dyn Write,
     colour: bool,
 ) -> u8 {
-    let outcome = match Cli::try_parse_from(arguments) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let outcome = match Cli::try_parse_from(&arguments) {
         Ok(cli) => {
             let mut output = Output::new(stdout, stderr, cli.json, colour && !cli.json);
             dispatch(cli.command, &mut output).and_then(|outcome| {
@@ -63,7 +64,7 @@ pub fn run(
         Ok(Outcome::Failed) => 1,
         Err(Failure::Input(message)) => {
             // Nothing better can be done about a stderr that is closed.
-            let _ = writeln!(stderr, "corrnoise: {message}");
+            let _ = writeln!(stderr, "corrnoise: {}", failure::without_keys(message, &arguments));
             2
         }
     }

@@ -260,6 +260,23 @@ fn without_the_cuda_engine_it_says_how_to_build_it() {
     );
 }
 
+/// A key where another value belongs, as after a flag whose value was forgotten, is not shown.
+#[test]
+fn a_misplaced_key_is_not_shown() {
+    let plans = Plans::new();
+    let file =
+        format!("generate --plan {{blt.json}} --key-file {KEY} --steps 0..1 --coords 0..9 --out {{o.npy}}");
+    for line in [
+        "generate --plan {blt.json} --coords KEY --steps {o.npy} -h",
+        "generate --plan {blt.json} --steps=KEY --coords 0..1 --out {o.npy}",
+        &format!("inspect {KEY}"),
+        &format!("inspect -s {} -n 8", &KEY[..60]),
+        &file,
+    ] {
+        refuse(line, &words(&line.replace("=KEY", &format!("={KEY}")), &plans), &["hexadecimal digits>"]);
+    }
+}
+
 /// A full disk, as far as a test can make one: the device that is always full. It must still be there afterwards.
 #[cfg(target_os = "linux")]
 #[test]

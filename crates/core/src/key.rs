@@ -103,6 +103,7 @@ impl Key {
             Error::Key(format!("{path} has {size} bytes: expected 32 raw bytes or 64 hexadecimal digits"))
         };
         let bytes = bytes.ok_or_else(refuse)?;
+        // Of a key alone: who may read a file that is none is nobody's concern, and its error is one line.
         warn_of_readers(&file, path);
         Ok(Key { bytes, run_id, ledger: Place::beside(path) })
     }

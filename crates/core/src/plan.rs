@@ -12,6 +12,7 @@ use crate::form::Form;
 use crate::row::Row;
 use crate::sampling::Sampling;
 use serde::{Deserialize, Serialize};
+use std::io::Read;
 use std::path::Path;
 
 /// Version of the plan's file format.
@@ -109,11 +110,19 @@ impl Plan {
     /// Reads a plan and checks that its fingerprint is that of its content, and its noise that of its certificate.
     pub fn load(path: impl AsRef<Path>) -> Result<Plan> {
         let path = path.as_ref();
-        let bytes = std::fs::metadata(path).map_err(Error::io("read plan", path))?.len();
+        let fail = || Error::io("read plan", path);
+        let file = std::fs::File::open(path).map_err(fail())?;
+        let refuse = |bytes: String| Error::Plan(format!("{bytes} bytes: expected at most {MOST_BYTES}"));
+        let bytes = file.metadata().map_err(fail())?.len();
         if bytes > MOST_BYTES {
-            return Err(Error::Plan(format!("{bytes} bytes: expected at most {MOST_BYTES}")));
+            return Err(refuse(bytes.to_string()));
         }
-        let text = std::fs::read_to_string(path).map_err(Error::io("read plan", path))?;
+        // A device has no length, and some have no end.
+        let mut text = String::new();
+        let read = file.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(fail())?;
+        if read as u64 > MOST_BYTES {
+            return Err(refuse(format!("more than {MOST_BYTES}")));
+        }
         Plan::from_json(&text)
     }
 
@@ -334,6 +343,12 @@ mod tests {
         let error = Plan::load(&path).unwrap_err().to_string();
         std::fs::remove_dir_all(&folder).unwrap();
         assert!(error.contains("1099511627776 bytes: expected at most 200000000"), "{error}");
+        // A device without an end has no length that would tell.
+        #[cfg(unix)]
+        {
+            let error = Plan::load("/dev/zero").unwrap_err().to_string();
+            assert!(error.contains("more than 200000000 bytes"), "{error}");
+        }
     }
 
     #[test]

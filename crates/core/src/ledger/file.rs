@@ -53,9 +53,10 @@ impl Rows {
     }
 
     pub(super) fn is_named_by(&self, path: &Path) -> bool {
-        let name = path.file_name().and_then(OsStr::to_str);
+        // As bytes: a name that is no text after its prefix still says whose claim it is.
+        let name = path.file_name().map(OsStr::as_encoded_bytes);
         path.extension() == Some(OsStr::new(CLAIM))
-            && name.is_some_and(|name| name.starts_with(&self.prefix()))
+            && name.is_some_and(|name| name.starts_with(self.prefix().as_bytes()))
     }
 
     /// The first coordinates in common, if both are of one run and incarnation.
@@ -93,11 +94,6 @@ pub(super) struct ClaimFile {
 impl ClaimFile {
     /// Reads a claim; the second value says whether its process is alive.
     pub(super) fn open(path: &Path) -> Result<(ClaimFile, bool)> {
-        // Some file systems lock only what may be written.
-        let file = OwnFile::open(&open_options(), path)
-            .or_else(|_| OwnFile::open(OpenOptions::new().read(true), path))
-            .map_err(Error::io("read the claim", path))?;
-        let alive = !file.try_lock(path)?;
         let refuse = |reason: &str| {
             let path = path.display();
             Error::Repeated(format!(
@@ -105,6 +101,16 @@ impl ClaimFile {
                  use another run id, or another key"
             ))
         };
+        let fail = || Error::io("read the claim", path);
+        // Reading a pipe would wait forever, and a link that leads nowhere would look like a claim that was removed.
+        if !std::fs::symlink_metadata(path).map_err(fail())?.is_file() {
+            return Err(refuse("it is no file"));
+        }
+        // Some file systems lock only what may be written.
+        let file = OwnFile::open(&open_options(), path)
+            .or_else(|_| OwnFile::open(OpenOptions::new().read(true), path))
+            .map_err(fail())?;
+        let alive = !file.try_lock(path)?;
         let claim = ClaimFile::read(&mut file.file()).map_err(&refuse)?;
         match claim.rows.is_named_by(path) {
             true => Ok((claim, alive)),

@@ -166,6 +166,32 @@ fn damaged_files_are_refused_and_only_a_new_incarnation_goes_on() {
     );
 }
 
+/// What stands in a claim's place is never passed over, and never waited for.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_no_file_is_a_damaged_claim() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = tempfile::tempdir().unwrap();
+    let place = Place::folder(folder.path());
+    let all = rows("first", &[(0, 10)]);
+    let name = |end: &[u8]| folder.path().join(OsStr::from_bytes(&[all.prefix().as_bytes(), end].concat()));
+    let refused = |path: &Path| {
+        let error = claim(&place, &all, 3, Start::Exact).err().expect("refused").to_string();
+        assert!(error.contains("damaged") && error.contains(".claim"), "{error}");
+        assert!(claim(&place, &all, 3, Start::Fresh).is_ok());
+        std::fs::remove_file(path).unwrap();
+    };
+    let path = name(b"1.claim");
+    std::os::unix::fs::symlink("missing", &path).unwrap();
+    refused(&path);
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    refused(&path);
+    let path = name(b"\xff.claim");
+    std::fs::write(&path, b"not even text in its name").unwrap();
+    refused(&path);
+    assert!(claim(&place, &all, 3, Start::Exact).is_ok());
+}
+
 #[cfg(unix)]
 #[test]
 fn a_place_that_cannot_be_made_is_named() {

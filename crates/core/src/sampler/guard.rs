@@ -13,7 +13,7 @@ use crate::file::{Access, write_atomically};
 use crate::plan::{Fingerprint, Plan};
 use crate::sampling::Sampling;
 use std::collections::HashMap;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
 const MAGIC: &[u8; 16] = b"corrnoise guard\n";
@@ -131,7 +131,7 @@ impl Guard {
     pub fn load(path: impl AsRef<Path>, plan: &Plan) -> Result<Guard> {
         let path = path.as_ref();
         let mut guard = Guard::new(plan)?;
-        let bytes = std::fs::read(path).map_err(Error::io("read guard", path))?;
+        let bytes = read(path).map_err(Error::io("read guard", path))?;
         guard.restore(&bytes).map_err(|reason| Error::Checkpoint { path: path.to_owned(), reason })?;
         Ok(guard)
     }
@@ -200,6 +200,17 @@ impl Guard {
         self.step = step;
         Ok(())
     }
+}
+
+/// A file's bytes; of one that is no guard's only the beginning, because a device may have no end.
+fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut file = std::fs::File::open(path)?;
+    let mut bytes = Vec::new();
+    Read::by_ref(&mut file).take(MAGIC.len() as u64).read_to_end(&mut bytes)?;
+    if bytes == MAGIC {
+        file.read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
 }
 
 fn checksum(content: &[u8]) -> [u8; CHECKSUM_LEN] {
@@ -300,6 +311,11 @@ mod tests {
             Guard::load(&path, plan).map_err(|error| error.to_string())
         };
         assert_eq!(load(&bytes, &plan_here).unwrap(), guard);
+        #[cfg(unix)]
+        {
+            let error = Guard::load("/dev/zero", &plan_here).unwrap_err().to_string();
+            assert!(error.contains("not the file of a guard"), "{error}");
+        }
         for at in 0..bytes.len() {
             for flip in [1, 0x80, 0xff] {
                 let mut damaged = bytes.clone();

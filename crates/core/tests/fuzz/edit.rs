@@ -1,4 +1,4 @@
-//! How a checkpoint is changed: bytes of the file, or values of its header.
+//! How a checkpoint is changed: bytes of the file, or values of its header. Other files are changed alike.
 
 use crate::Random;
 use crate::seal::{assemble, header, info};
@@ -8,26 +8,33 @@ use serde_json::{Value, json};
 pub(crate) fn edit(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..1 + random.below(3) {
-        bytes = match random.below(8) {
-            0 => flipped(random, bytes),
-            1 => {
-                bytes.truncate(random.below(bytes.len() + 1));
-                bytes
-            }
-            2 => {
-                let more = random.below(100);
-                bytes.extend((0..more).map(|_| random.word() as u8));
-                bytes
-            }
-            3 => spliced(random, bytes),
+        bytes = match random.below(2) {
+            0 => damaged(random, bytes),
             _ => edited_header(random, bytes),
         };
     }
     bytes
 }
 
+/// Bytes flipped, cut off, added or copied.
+pub(crate) fn damaged(random: &mut Random, mut bytes: Vec<u8>) -> Vec<u8> {
+    match random.below(4) {
+        0 => flipped(random, bytes),
+        1 => {
+            bytes.truncate(random.below(bytes.len() + 1));
+            bytes
+        }
+        2 => {
+            let more = random.below(100);
+            bytes.extend((0..more).map(|_| random.word() as u8));
+            bytes
+        }
+        _ => spliced(random, bytes),
+    }
+}
+
 /// Bits at a few places, half of the time within the first 1,000 bytes, where the header is.
-fn flipped(random: &mut Random, mut bytes: Vec<u8>) -> Vec<u8> {
+pub(crate) fn flipped(random: &mut Random, mut bytes: Vec<u8>) -> Vec<u8> {
     for _ in 0..1 + random.below(4) {
         let end = if random.below(2) == 0 { bytes.len().min(1000) } else { bytes.len() };
         if end > 0 {
@@ -63,7 +70,7 @@ fn edited_header(random: &mut Random, bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// Goes down to some value and changes it.
-fn change(random: &mut Random, value: &mut Value) {
+pub(crate) fn change(random: &mut Random, value: &mut Value) {
     let deeper = random.below(5) > 0;
     match value {
         Value::Object(map) if !map.is_empty() && deeper => {
