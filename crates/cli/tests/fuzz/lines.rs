@@ -198,8 +198,11 @@ impl Lines {
         if measures {
             self.spoil(random, &mut words);
         }
-        let asks_for_help =
-            |word: &OsString| ["--help", "-h", "--version", "-V"].iter().any(|flag| word == flag);
+        // `-h=x` asks for help too.
+        let asks_for_help = |word: &OsString| {
+            let word = word.to_string_lossy();
+            ["--help", "-h", "--version", "-V"].iter().any(|flag| word.starts_with(flag))
+        };
         let spoilt = measures && !words.iter().any(asks_for_help);
         Line { words, spoilt }
     }

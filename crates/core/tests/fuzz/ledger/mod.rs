@@ -26,7 +26,7 @@ fn names(folder: &Path) -> Vec<std::ffi::OsString> {
     std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
 }
 
-/// One case; says whether the start was accepted, and whether a new incarnation was.
+/// One case; says whether the start was accepted, and whether it asked for a new incarnation.
 fn check(runs: &Runs, case: u64) -> [bool; 2] {
     let mut random = Random::new(case);
     let temporary = tempfile::tempdir().unwrap();
@@ -81,6 +81,6 @@ fn no_damaged_ledger_lets_noise_be_made_twice() {
     }
     let [accepted, new] = counts;
     println!(
-        "{cases:?}: {accepted} accepted, of which about {new} new incarnations; the slowest took {slowest:?}"
+        "{cases:?}: {accepted} accepted, {new} asked for a new incarnation; the slowest took {slowest:?}"
     );
 }
