@@ -27,6 +27,7 @@ use lanes::Stored;
 use pool::{Panicked, Pool};
 use ring::RingJob;
 use state::State;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -291,6 +292,8 @@ fn run_pieces<G: Element>(
     };
     // Kernels spill key words: a dump taken between steps must not find them.
     let work = || match job.ring.batch {
+        // Wiping the stack takes longer than adding a few rows that were made before.
+        _ if only_adds(job, shard) => take_pieces(run_piece::<G, true>),
         1 => on_clean_stack::<KERNEL_STACK, _>(|| take_pieces(run_piece::<G, false>)),
         _ => on_clean_stack::<AHEAD_STACK, _>(|| take_pieces(run_piece::<G, true>)),
     };
@@ -311,6 +314,15 @@ fn is_small(job: &Job<'_>, shard: &Shard) -> bool {
     // A segment begins a tile of its own.
     let tiles = shard.segments().len() as u64 + shard.num_coords() / TILE as u64;
     tiles.saturating_mul(rows) <= 32
+}
+
+/// A small step of a ring of which no tile makes rows now: it reads no key.
+fn only_adds(job: &Job<'_>, shard: &Shard) -> bool {
+    let is_due = |segment: &Range<u64>| {
+        let last = (segment.end - 1) / TILE as u64;
+        (segment.start / TILE as u64..=last).any(|tile| job.ring.rows_due(tile) > 0)
+    };
+    job.ring.batch > 1 && is_small(job, shard) && !shard.segments().iter().any(is_due)
 }
 
 fn run_piece<G: Stored, const AHEAD: bool>(vector: bool, job: &Job<'_>, piece: Piece<'_, G>) {

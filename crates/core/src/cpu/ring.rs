@@ -44,7 +44,7 @@ impl RingJob<'_> {
     }
 
     /// How many rows a tile makes at this step. At the first step each makes as many as last until its turn.
-    fn rows_due(&self, tile: u64) -> usize {
+    pub(super) fn rows_due(&self, tile: u64) -> usize {
         let phase = ((self.time + tile) % self.batch as u64) as usize;
         let rows = match (self.time, phase) {
             (0, phase) => self.batch - phase,
