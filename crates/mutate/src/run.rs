@@ -2,7 +2,7 @@
 
 use crate::draw::{Draw, Filter, Mutant};
 use crate::excused::excuse;
-use crate::judge::{LEAP, Verdict, judge, leaping};
+use crate::judge::{Setting, Verdict, judge, leaping};
 use crate::ptx::Module;
 use crate::report::{Outcome, Report};
 use corrnoise_cuda_suite::cases::{self, Expected};
@@ -51,9 +51,9 @@ impl<E: Both + Copy> Suite<E> {
 
     /// Judges PTX by the small cases, and by the large ones too if it survives and `deep` says so.
     pub fn judge(&self, device: usize, committed: &str, mutated: &str, deep: bool) -> Verdict {
-        let mut verdict = judge(device, committed, mutated, &self.small, 1);
+        let mut verdict = judge(device, committed, mutated, &self.small, Setting::ORDINARY);
         if let Some(leaps) = leaping(mutated).filter(|_| verdict == Verdict::Survived) {
-            verdict = judge(device, committed, &leaps, &self.leaping, LEAP);
+            verdict = judge(device, committed, &leaps, &self.leaping, Setting::LEAPING);
         }
         if verdict != Verdict::Survived || !deep {
             return verdict;
@@ -63,7 +63,7 @@ impl<E: Both + Copy> Suite<E> {
                 cases::deep(&self.module).and_then(|cases| cases.into_iter().map(Expected::new).collect());
             cases.unwrap_or_else(|error| panic!("{}: {error}", self.module))
         };
-        judge(device, committed, mutated, self.deep.get_or_init(make), 1)
+        judge(device, committed, mutated, self.deep.get_or_init(make), Setting::ORDINARY)
     }
 }
 

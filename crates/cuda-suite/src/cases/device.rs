@@ -17,12 +17,8 @@ pub(super) struct Run<'c, E> {
     case: &'c Case,
     cuda: Cuda,
     expected: std::slice::Iter<'c, Seen<E>>,
-}
-
-#[allow(clippy::eq_op, reason = "what differs from itself is NaN, whatever the type")]
-pub(super) fn bits<E: Both + Copy>(buffer: &[E]) -> Vec<u32> {
-    // Only a NaN differs from itself. Which one it is, is not promised.
-    buffer.iter().map(|&value| if value == value { value.bits() } else { u32::MAX }).collect()
+    /// The last graph and its gradients, which outlive the backend.
+    last: Option<(CudaGraph, CudaSlice<E>)>,
 }
 
 fn failed(error: impl std::fmt::Display) -> Error {
@@ -39,7 +35,7 @@ impl<'c, E: Both + Copy> Run<'c, E> {
         let captures = case.actions.iter().any(|action| matches!(action, Action::Graph { .. }));
         let own = if captures { stream.context().new_stream().map_err(failed)? } else { stream.clone() };
         let cuda = Cuda::new(&case.plan, &case.keys, &case.shard()?, &own)?;
-        Ok(Run { case, cuda, expected: expected.iter() })
+        Ok(Run { case, cuda, expected: expected.iter(), last: None })
     }
 
     /// The backend.
@@ -110,7 +106,20 @@ impl<'c, E: Both + Copy> Run<'c, E> {
                 return Ok(Some(format!("launch {launch} of a graph{ended}: {difference}")));
             }
         }
+        self.last = Some((graph, device));
         Ok(None)
+    }
+
+    /// Launches the last graph once more, without a backend: keys, state and schedule are gone, and a launch that reads them faults.
+    pub(super) fn outlive(self) -> Difference {
+        let Run { cuda, mut expected, last: Some((graph, mut device)), .. } = self else { return Ok(None) };
+        let stream = cuda.stream().clone();
+        drop(cuda);
+        let seen = expected.next().expect("one more than launches");
+        stream.memcpy_htod(&seen.before, &mut device).map_err(failed)?;
+        graph.launch().map_err(failed)?;
+        let difference = seen.difference(&stream.clone_dtoh(&device).map_err(failed)?);
+        Ok(difference.map(|difference| format!("without its mechanism: {difference}")))
     }
 
     fn capture(&mut self, device: &mut CudaSlice<E>) -> corrnoise::Result<CudaGraph> {
@@ -129,17 +138,16 @@ impl<'c, E: Both + Copy> Run<'c, E> {
         let base = device.device_ptr_mut(self.cuda.stream()).0;
         let raw = |place: std::ops::Range<usize>| {
             let address = base + (place.start * size_of::<E>()) as u64;
-            // SAFETY: the buffer outlives its steps, which `compare` waits for, and its places are disjoint.
+            // SAFETY: the buffer outlives its steps and its graph, and its places are disjoint.
             unsafe { DeviceGradient::from_raw(address, place.len() as u64, E::TYPE) }
         };
         self.case.places().0.into_iter().map(raw).collect()
     }
 
     fn compare(&self, device: &CudaSlice<E>, seen: &Seen<E>) -> Difference {
-        let got = bits(&self.cuda.stream().clone_dtoh(device).map_err(failed)?);
-        if let Some(at) = (0..got.len()).find(|&i| got[i] != seen.gradients[i]) {
-            let (got, expected) = (got[at], seen.gradients[at]);
-            return Ok(Some(format!("value {at} of the buffer: {got:#x}, not {expected:#x}")));
+        let difference = seen.difference(&self.cuda.stream().clone_dtoh(device).map_err(failed)?);
+        if difference.is_some() {
+            return Ok(difference);
         }
         let overflow = self.cuda.first_overflow()?;
         Ok((overflow != seen.overflow).then(|| format!("overflow at {overflow:?}, not {:?}", seen.overflow)))

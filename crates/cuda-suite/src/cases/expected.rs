@@ -1,7 +1,7 @@
 //! Runs a case on the CPU once and on a device until the first difference.
 
 use super::case::{Action, Case, Lowered, Onto};
-use super::device::{Run, bits};
+use super::device::Run;
 use crate::compare::Both;
 use corrnoise::backend::Backend;
 use corrnoise::cuda::cudarc::driver::CudaStream;
@@ -24,6 +24,21 @@ pub struct Expected<E> {
     steps: Vec<Seen<E>>,
     /// Per slot, at the end.
     state: Vec<Vec<u8>>,
+}
+
+#[allow(clippy::eq_op, reason = "what differs from itself is NaN, whatever the type")]
+fn bits<E: Both + Copy>(buffer: &[E]) -> Vec<u32> {
+    // Only a NaN differs from itself. Which one it is, is not promised.
+    buffer.iter().map(|&value| if value == value { value.bits() } else { u32::MAX }).collect()
+}
+
+impl<E: Both + Copy> Seen<E> {
+    /// The first value of a buffer that is not as expected.
+    pub(super) fn difference(&self, got: &[E]) -> Option<String> {
+        let got = bits(got);
+        let at = (0..got.len()).find(|&i| got[i] != self.gradients[i])?;
+        Some(format!("value {at} of the buffer: {:#x}, not {:#x}", got[at], self.gradients[at]))
+    }
 }
 
 impl<E: Both + Copy> Expected<E> {
@@ -58,11 +73,16 @@ impl<E: Both + Copy> Expected<E> {
                         overflow =
                             on_cpu(&case, &mut cpu, step, &mut buffer)?.into_iter().chain(overflow).min()
                     }
-                    None => case.places().0.into_iter().for_each(|p| buffer[p].fill(E::from_f32(f32::NAN))),
+                    None => fill_nan(&case, &mut buffer),
                 }
                 steps.push(Seen { before, gradients: bits(&buffer), overflow });
             }
         }
+        // For a graph that outlives the backend.
+        let before = case.buffer::<E>(Onto::Values, &[]);
+        let mut buffer = before.clone();
+        fill_nan(&case, &mut buffer);
+        steps.push(Seen { before, gradients: bits(&buffer), overflow });
         let state = state(&case, &cpu)?;
         Ok(Expected { case, steps, state })
     }
@@ -89,9 +109,16 @@ impl<E: Both + Copy> Expected<E> {
                 return Ok(Some(difference));
             }
         }
-        let differs = state(&self.case, run.cuda())? != self.state;
-        Ok(differs.then(|| "state".to_owned()))
+        if state(&self.case, run.cuda())? != self.state {
+            return Ok(Some("state".to_owned()));
+        }
+        run.outlive()
     }
+}
+
+/// What becomes of gradients without noise of their own.
+fn fill_nan<E: Both + Copy>(case: &Case, buffer: &mut [E]) {
+    case.places().0.into_iter().for_each(|place| buffer[place].fill(E::from_f32(f32::NAN)));
 }
 
 /// A step on the CPU: its number if a gradient left its range.

@@ -40,8 +40,9 @@ pub(super) fn rounds(change: &Change<'_>) -> bool {
 }
 
 pub(super) fn counts(change: &Change<'_>) -> bool {
-    let counter = change.old.opcode.starts_with("ld.") || change.kernel.name == "advance";
-    change.operator == Operator::Width && counter && !change.new_opcode().contains(".nc")
+    let counter = ["advance", "finish"].contains(&change.kernel.name.as_str());
+    let loads = change.old.opcode.starts_with("ld.") && !counter;
+    change.operator == Operator::Width && loads && !change.new_opcode().contains(".nc")
 }
 
 pub(super) fn one_block(change: &Change<'_>) -> bool {
@@ -153,6 +154,36 @@ pub(super) fn repeated(change: &Change<'_>) -> bool {
 pub(super) fn last_return(change: &Change<'_>) -> bool {
     let last = change.kernel.instructions.last().map(|last| last.line);
     change.old.opcode == "ret" && change.operator == Operator::Drop && last == Some(change.old.line)
+}
+
+/// The number that stands for "ended" in a counter.
+pub(super) fn ended(change: &Change<'_>) -> bool {
+    if change.kernel.name != "finish" {
+        return false;
+    }
+    let far = |number: i64| (1 << 32..u64::MAX - (1 << 32)).contains(&(number as u64));
+    if change.is("mov.u64", &[(1, "-9223372036854775808")]) {
+        return change.new_integer(1).is_some_and(far);
+    }
+    // The counter's own address is such a number.
+    let address = |new: &Instruction| new.operands[0] == "[%rd2]" && new.operands[1] == "%rd2";
+    change.is("st.global.u64", &[(0, "[%rd2]"), (1, "%rd4")]) && change.new.as_ref().is_some_and(address)
+}
+
+/// Threads that fill the last block, where no state is written.
+pub(super) fn past_the_tiles(change: &Change<'_>) -> bool {
+    let is_test = |setp: &Instruction| {
+        let limit = setp.operands.get(2).and_then(|limit| change.definition(limit)?.operands.get(1));
+        setp.opcode == "setp.ge.u64" && limit.is_some_and(|from| from.ends_with("_param_0+64]"))
+    };
+    if !["blt0", "regenerate"].contains(&change.module) {
+        return false;
+    }
+    if is_test(change.old) {
+        return ["setp.eq.u64", "setp.gt.u64"].contains(&change.new_opcode());
+    }
+    let guard = change.old.guard.trim_start_matches('@');
+    change.operator == Operator::Drop && change.definition(guard).is_some_and(is_test)
 }
 
 /// The value of a NaN, in the rounding of a ring's history.
