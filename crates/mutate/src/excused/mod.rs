@@ -85,11 +85,19 @@ const CLASSES: &[Class] = &[
         flow::past_the_tiles,
         "a thread past the last tile has no coordinate, and without a state it writes nothing",
     ),
+    (
+        flow::launch_key,
+        "a step by value finds its key in the launch and in memory, the same one; no step of a schedule that ended is by value",
+    ),
+    (
+        flow::just_past,
+        "just past the last step of a schedule that has not ended, the keys are still there, the scale is NaN, and there is no state",
+    ),
     (flow::last_return, "falling off a kernel's end returns"),
     (flow::history, "noise is never NaN: a ring's history is rounded on the other branch"),
     (
         flow::second_word,
-        "a pair looks at its limit only where another word of the block is small: a word between both limits beside one is once in 2^25 or less",
+        "a pair looks at its limit only where another word of the block is small: the limit itself beside one is once in 2^45",
     ),
     (numbers::any_nan, "past the end the scale is NaN: which NaN does not matter"),
     (
