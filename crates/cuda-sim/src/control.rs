@@ -79,6 +79,19 @@ pub fn limit(device: usize, instructions: u64) {
     check(function(index(device), instructions), device);
 }
 
+/// What a register of the stand-in holds until it is written, in even lanes and in odd ones, unless [`unwritten`] says otherwise:
+/// neither zero nor NaN, nor an address, so that it would be noticed; a predicate or a flag is true in half of the lanes.
+pub const UNWRITTEN: [u32; 2] = [0x5a5a_5a5b, 0xa5a5_a400];
+
+/// Registers of `device` hold these numbers until they are written: on hardware they hold anything. A register of 64 bits holds
+/// its number twice.
+pub fn unwritten(device: usize, [even, odd]: [u32; 2]) {
+    type Function = extern "C" fn(c_int, u32, u32) -> bool;
+    // SAFETY: the stand-in's symbol of that name has this signature.
+    let function = unsafe { symbol::<Function>(b"corrnoise_sim_unwritten\0") };
+    check(function(index(device), even, odd), device);
+}
+
 /// What became of one line of PTX while it was watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Line {

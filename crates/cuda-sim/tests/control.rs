@@ -113,6 +113,19 @@ fn a_warp_ends_at_the_limit_that_a_test_sets() {
 }
 
 #[test]
+fn registers_hold_what_a_test_says_until_they_are_written() {
+    let _alone = FOURTH.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    // The sum is not made.
+    control::mutate(4, "add.rn.f32 %f2, %f1, %f1;", "", 0);
+    let (stream, kernel) = load(4);
+    control::unwritten(4, [1.5_f32.to_bits(), 0]);
+    assert_eq!(double(&stream, &kernel, &[2.0; 3]), [1.5, 0.0, 1.5]);
+    control::unwritten(4, control::UNWRITTEN);
+    assert_eq!(double(&stream, &kernel, &[2.0]), [f32::from_bits(control::UNWRITTEN[0])]);
+    control::mutate_clear(4);
+}
+
+#[test]
 fn watched_lines_tell_what_ran_and_what_was_passed() {
     let _alone = FOURTH.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let count = DOUBLE.lines().count() + 1;

@@ -1,5 +1,6 @@
 //! Runs a mutant until the first difference.
 
+use corrnoise::cuda::cudarc::driver::sys;
 use corrnoise_cuda_suite::cases::Expected;
 use corrnoise_cuda_suite::compare::Both;
 use cuda::control;
@@ -18,19 +19,37 @@ pub enum Verdict {
     Survived,
 }
 
+/// What a mutant is run with.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// How many steps `advance` counts at a time.
+    pub stride: u64,
+    /// What registers hold until they are written.
+    pub unwritten: [u32; 2],
+}
+
+impl Setting {
+    /// As the kernels were written.
+    pub const ORDINARY: Setting = Setting { stride: 1, unwritten: control::UNWRITTEN };
+    /// For the modules that [`leaping`] makes. Registers are zero: what was not written could be taken for a large number otherwise.
+    pub const LEAPING: Setting = Setting { stride: 1 << 32, unwritten: [0; 2] };
+}
+
 /// Judges PTX that takes the place of `committed` on one device of the stand-in.
 pub fn judge<E: Both + Copy>(
     device: usize,
     committed: &str,
     mutated: &str,
     cases: &[Expected<E>],
+    setting: Setting,
 ) -> Verdict {
     control::mutate_clear(device);
     control::mutate(device, committed, mutated, 0);
     control::limit(device, BUDGET);
+    control::unwritten(device, setting.unwritten);
     for expected in cases {
-        // A fault stays in the context: each case has its own.
-        let outcome = corrnoise::cuda::stream(device).and_then(|stream| expected.difference(&stream));
+        let stream = new_context(device).and_then(|()| corrnoise::cuda::stream(device));
+        let outcome = stream.and_then(|stream| expected.difference_counting(&stream, setting.stride));
         match outcome {
             Ok(None) => {}
             Ok(Some(difference)) => return Verdict::Killed(format!("{}: {difference}", expected.name())),
@@ -41,4 +60,26 @@ pub fn judge<E: Both + Copy>(
         }
     }
     Verdict::Survived
+}
+
+/// Empties the device's context: a fault stays in it, and so do the module and the control block of a captured graph, which keep it
+/// from ending by itself.
+fn new_context(device: usize) -> corrnoise::Result<()> {
+    let failed = |error| corrnoise::Error::Device(format!("empty the context of device {device}: {error}"));
+    corrnoise::cuda::cudarc::driver::result::init().map_err(failed)?;
+    // SAFETY: one thread judges on a device, and no value of an earlier case is left but those that were forgotten.
+    unsafe { sys::cuDevicePrimaryCtxReset_v2(device as sys::CUdevice) }.result().map_err(failed)
+}
+
+/// The line with which `advance` counts a step.
+const COUNTS_ONE: &str = "add.s64 \t%rd4, %rd3, 1;";
+
+/// The module with an `advance` that counts 2³² steps at a time: nobody waits for that many launches. None if that very line was
+/// changed.
+pub fn leaping(text: &str) -> Option<String> {
+    let start = text.find(".entry advance(")?;
+    let end = start + text[start..].find("\n}")?;
+    let at = start + text[start..end].find(COUNTS_ONE)?;
+    let leaps = COUNTS_ONE.replace(", 1;", &format!(", {};", Setting::LEAPING.stride));
+    Some([&text[..at], &leaps, &text[at + COUNTS_ONE.len()..]].concat())
 }

@@ -2,7 +2,7 @@
 
 use crate::draw::{Draw, Filter, Mutant};
 use crate::excused::excuse;
-use crate::judge::{Verdict, judge};
+use crate::judge::{Setting, Verdict, judge, leaping};
 use crate::ptx::Module;
 use crate::report::{Outcome, Report};
 use corrnoise_cuda_suite::cases::{self, Expected};
@@ -33,6 +33,8 @@ pub struct Options {
 pub struct Suite<E> {
     module: String,
     small: Vec<Expected<E>>,
+    /// For an `advance` that counts 2³² steps at a time.
+    leaping: [Expected<E>; 1],
     /// Made when a mutant first survives the small ones.
     deep: OnceLock<Vec<Expected<E>>>,
 }
@@ -43,12 +45,16 @@ impl<E: Both + Copy> Suite<E> {
         let is_f16 = E::TYPE == corrnoise::cuda::ElementType::F16;
         let small = cases::fast(module, is_f16)?.into_iter().map(Expected::new);
         let small = small.collect::<corrnoise::Result<_>>()?;
-        Ok(Suite { module: module.to_owned(), small, deep: OnceLock::new() })
+        let leaping = [Expected::new(cases::leaping(module)?)?];
+        Ok(Suite { module: module.to_owned(), small, leaping, deep: OnceLock::new() })
     }
 
     /// Judges PTX by the small cases, and by the large ones too if it survives and `deep` says so.
     pub fn judge(&self, device: usize, committed: &str, mutated: &str, deep: bool) -> Verdict {
-        let verdict = judge(device, committed, mutated, &self.small);
+        let mut verdict = judge(device, committed, mutated, &self.small, Setting::ORDINARY);
+        if let Some(leaps) = leaping(mutated).filter(|_| verdict == Verdict::Survived) {
+            verdict = judge(device, committed, &leaps, &self.leaping, Setting::LEAPING);
+        }
         if verdict != Verdict::Survived || !deep {
             return verdict;
         }
@@ -57,7 +63,7 @@ impl<E: Both + Copy> Suite<E> {
                 cases::deep(&self.module).and_then(|cases| cases.into_iter().map(Expected::new).collect());
             cases.unwrap_or_else(|error| panic!("{}: {error}", self.module))
         };
-        judge(device, committed, mutated, self.deep.get_or_init(make))
+        judge(device, committed, mutated, self.deep.get_or_init(make), Setting::ORDINARY)
     }
 }
 

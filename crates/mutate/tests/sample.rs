@@ -124,6 +124,12 @@ fn known_mistakes_are_noticed() {
             &format!("limit of tail {pair}"),
         );
     }
+    // The first of these tests is that of the smallest word.
+    for pair in 1..9 {
+        let raised = |line: &str| line.replace(", 65535;", ", 131071;");
+        let text = changed(ring, "noise_f16", ", 65535;", pair, raised);
+        noticed(ring, &text, &format!("raised limit of tail {pair}"));
+    }
     for pair in 0..8 {
         let text = changed(ring, "noise_f16", "setp.gt.s32", pair, |line| line.replace(", -1;", ", -2;"));
         noticed(ring, &text, &format!("limit of angle {pair}"));

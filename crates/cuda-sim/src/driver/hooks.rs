@@ -54,6 +54,13 @@ pub extern "C" fn corrnoise_sim_limit(device: c_int, instructions: u64) -> bool 
     locked.map(|mut device| device.watch.limit = instructions).is_some()
 }
 
+/// Sets what registers hold until they are written, in even lanes and in odd ones. Returns whether there is such a device.
+#[unsafe(no_mangle)]
+pub extern "C" fn corrnoise_sim_unwritten(device: c_int, even: u32, odd: u32) -> bool {
+    let locked = ordinal(device).and_then(|ordinal| state::device(ordinal).ok());
+    locked.map(|mut device| device.watch.unwritten = [even, odd]).is_some()
+}
+
 /// Begins to watch the lines that a device executes. Returns whether there is such a device.
 #[unsafe(no_mangle)]
 pub extern "C" fn corrnoise_sim_watch_lines(device: c_int) -> bool {

@@ -5,9 +5,6 @@ use crate::ptx::Inst;
 /// Threads of a warp.
 pub(super) const WARP: usize = 32;
 
-/// What a register holds until it is written, in even lanes and in odd ones: a predicate or a flag is true in half of them.
-const UNWRITTEN: [u32; 2] = [0x5a5a_5a5b, 0xa5a5_a400];
-
 /// One register of every thread of a warp; aligned so that a vector load never crosses a cache line.
 #[repr(align(64))]
 #[derive(Clone, Copy)]
@@ -20,10 +17,10 @@ pub(super) struct Registers {
 }
 
 impl Registers {
-    /// A register that is read before it is written holds anything on hardware. Here it holds what is neither zero nor NaN, nor
-    /// an address, and would be noticed.
-    pub(super) fn new([x, y]: [usize; 2]) -> Self {
-        let narrow = std::array::from_fn(|lane| UNWRITTEN[lane % 2]);
+    /// A register that is read before it is written holds anything on hardware. Here it holds `unwritten`, in even lanes and in odd
+    /// ones.
+    pub(super) fn new([x, y]: [usize; 2], unwritten: [u32; 2]) -> Self {
+        let narrow = std::array::from_fn(|lane| unwritten[lane % 2]);
         let wide = narrow.map(|value| u64::from(value) << 32 | u64::from(value));
         Self { x: vec![Lanes(narrow); x], y: vec![Lanes(wide); y] }
     }

@@ -38,6 +38,8 @@ const LIMIT: u64 = 1 << 26;
 pub(crate) struct Watch {
     /// Instructions that a warp may execute.
     pub limit: u64,
+    /// What a register holds until it is written, in even lanes and in odd ones.
+    pub unwritten: [u32; 2],
     /// While lines are watched, per line of the module: [`Watch::RAN`] and [`Watch::PASSED`].
     pub lines: Option<Vec<u8>>,
 }
@@ -51,7 +53,7 @@ impl Watch {
 
 impl Default for Watch {
     fn default() -> Self {
-        Self { limit: LIMIT, lines: None }
+        Self { limit: LIMIT, unwritten: crate::control::UNWRITTEN, lines: None }
     }
 }
 
@@ -142,7 +144,7 @@ impl<'a> Machine<'a> {
         watch: &'a mut Watch,
     ) -> Self {
         let kernel = &*launch.kernel;
-        let mut registers = Registers::new(kernel.num_registers);
+        let mut registers = Registers::new(kernel.num_registers, watch.unwritten);
         for constant in &kernel.constants32 {
             registers.x[usize::from(constant.register)] = Lanes([constant.value as u32; WARP]);
         }

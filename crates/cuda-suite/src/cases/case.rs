@@ -158,13 +158,25 @@ pub enum Action {
         /// What each is added to.
         onto: Onto,
     },
+    /// The steps are scheduled, and one is captured as a graph, which is launched; then the replay ends, and the graph is launched
+    /// again. Launches past the end of the schedule or of the replay must give NaN, and leave the state alone.
+    Graph {
+        /// What is scheduled.
+        steps: Vec<Lowered>,
+        /// How often the graph is launched within the replay.
+        launches: usize,
+        /// How often it is launched after.
+        after: usize,
+        /// What each is added to.
+        onto: Onto,
+    },
 }
 
 impl Action {
     /// What its steps are added to.
     pub fn onto(&self) -> Onto {
         match self {
-            Action::Step(_, onto) | Action::Replay { onto, .. } => *onto,
+            Action::Step(_, onto) | Action::Replay { onto, .. } | Action::Graph { onto, .. } => *onto,
         }
     }
 }

@@ -1,20 +1,21 @@
 //! Runs a case on the CPU once and on a device until the first difference.
 
 use super::case::{Action, Case, Lowered, Onto};
+use super::device::Run;
 use crate::compare::Both;
-use corrnoise::backend::{Backend, Replay};
-use corrnoise::cuda::cudarc::driver::{CudaStream, DevicePtrMut};
-use corrnoise::cuda::{Cuda, DeviceGradient};
+use corrnoise::backend::Backend;
+use corrnoise::cuda::cudarc::driver::CudaStream;
 use corrnoise::{Cpu, CpuOptions, Error};
 use std::sync::Arc;
 
 /// What one step left behind.
-struct Seen<E> {
+pub(super) struct Seen<E> {
     /// The buffer before it.
-    before: Vec<E>,
+    pub(super) before: Vec<E>,
     /// The whole buffer; every NaN as one.
-    gradients: Vec<u32>,
-    overflow: Option<u64>,
+    pub(super) gradients: Vec<u32>,
+    /// The first step so far at which a gradient left its range.
+    pub(super) overflow: Option<u64>,
 }
 
 /// A case and what the CPU engine makes of it.
@@ -31,6 +32,15 @@ fn bits<E: Both + Copy>(buffer: &[E]) -> Vec<u32> {
     buffer.iter().map(|&value| if value == value { value.bits() } else { u32::MAX }).collect()
 }
 
+impl<E: Both + Copy> Seen<E> {
+    /// The first value of a buffer that is not as expected.
+    pub(super) fn difference(&self, got: &[E]) -> Option<String> {
+        let got = bits(got);
+        let at = (0..got.len()).find(|&i| got[i] != self.gradients[i])?;
+        Some(format!("value {at} of the buffer: {:#x}, not {:#x}", got[at], self.gradients[at]))
+    }
+}
+
 impl<E: Both + Copy> Expected<E> {
     /// Runs the case on the CPU.
     pub fn new(case: Case) -> corrnoise::Result<Expected<E>> {
@@ -45,6 +55,10 @@ impl<E: Both + Copy> Expected<E> {
             let (list, launches) = match action {
                 Action::Step(step, _) => (std::slice::from_ref(step), 1),
                 Action::Replay { steps, launches, .. } => (steps.as_slice(), *launches),
+                // What is left of an ended schedule is nobody's.
+                Action::Graph { steps, launches, after, .. } => {
+                    (&steps[..steps.len().min(*launches)], launches + after)
+                }
             };
             for launch in 0..launches {
                 let mut noise = Vec::new();
@@ -59,11 +73,16 @@ impl<E: Both + Copy> Expected<E> {
                         overflow =
                             on_cpu(&case, &mut cpu, step, &mut buffer)?.into_iter().chain(overflow).min()
                     }
-                    None => case.places().0.into_iter().for_each(|p| buffer[p].fill(E::from_f32(f32::NAN))),
+                    None => fill_nan(&case, &mut buffer),
                 }
                 steps.push(Seen { before, gradients: bits(&buffer), overflow });
             }
         }
+        // For a graph that outlives the backend.
+        let before = case.buffer::<E>(Onto::Values, &[]);
+        let mut buffer = before.clone();
+        fill_nan(&case, &mut buffer);
+        steps.push(Seen { before, gradients: bits(&buffer), overflow });
         let state = state(&case, &cpu)?;
         Ok(Expected { case, steps, state })
     }
@@ -75,46 +94,31 @@ impl<E: Both + Copy> Expected<E> {
 
     /// Runs the case on the device of `stream`: the first difference, if there is one.
     pub fn difference(&self, stream: &Arc<CudaStream>) -> corrnoise::Result<Option<String>> {
-        let case = &self.case;
-        let mut cuda = Cuda::new(&case.plan, &case.keys, &case.shard()?, stream)?;
-        let mut expected = self.steps.iter();
-        for action in &case.actions {
-            let (scheduled, launches) = match action {
-                Action::Step(..) => (0, 1),
-                Action::Replay { steps, launches, .. } => {
-                    steps.iter().try_for_each(|step| cuda.schedule(&step.step(&case.plan)))?;
-                    cuda.start()?;
-                    (steps.len(), *launches)
-                }
-            };
-            for _ in 0..launches {
-                let step = match action {
-                    Action::Step(step, _) => Some(step),
-                    Action::Replay { .. } => None,
-                };
-                let expected = expected.next().expect("one per launch");
-                let got = on_device(case, &mut cuda, step, &expected.before)?;
-                if let Some(at) = (0..got.len()).find(|&i| got[i] != expected.gradients[i]) {
-                    return Ok(Some(format!(
-                        "value {at} of the buffer: {:#x}, not {:#x}",
-                        got[at], expected.gradients[at]
-                    )));
-                }
-                let overflow = cuda.first_overflow()?;
-                if overflow != expected.overflow {
-                    return Ok(Some(format!("overflow at {overflow:?}, not {:?}", expected.overflow)));
-                }
-            }
-            if scheduled > 0 {
-                let made = cuda.stop()?;
-                if made != launches as u64 {
-                    return Ok(Some(format!("{made} steps counted, not {launches}")));
-                }
+        self.difference_counting(stream, 1)
+    }
+
+    /// The same with kernels whose `advance` counts `stride` steps at a time: what 2³² launches would do, in a few.
+    pub fn difference_counting(
+        &self,
+        stream: &Arc<CudaStream>,
+        stride: u64,
+    ) -> corrnoise::Result<Option<String>> {
+        let mut run = Run::new(&self.case, &self.steps, stream)?;
+        for action in &self.case.actions {
+            if let Some(difference) = run.act(action, stride)? {
+                return Ok(Some(difference));
             }
         }
-        let differs = state(case, &cuda)? != self.state;
-        Ok(differs.then(|| "state".to_owned()))
+        if state(&self.case, run.cuda())? != self.state {
+            return Ok(Some("state".to_owned()));
+        }
+        run.outlive()
     }
+}
+
+/// What becomes of gradients without noise of their own.
+fn fill_nan<E: Both + Copy>(case: &Case, buffer: &mut [E]) {
+    case.places().0.into_iter().for_each(|place| buffer[place].fill(E::from_f32(f32::NAN)));
 }
 
 /// A step on the CPU: its number if a gradient left its range.
@@ -135,31 +139,6 @@ fn on_cpu<E: Both>(
         Err(Error::Overflow { step }) => Ok(Some(step)),
         other => other.map(|()| None),
     }
-}
-
-/// A step by value, or the next of the schedule.
-fn on_device<E: Both + Copy>(
-    case: &Case,
-    cuda: &mut Cuda,
-    step: Option<&Lowered>,
-    before: &[E],
-) -> corrnoise::Result<Vec<u32>> {
-    let stream = cuda.stream().clone();
-    let failed = |error| Error::Device(format!("{error}"));
-    let mut device = stream.clone_htod(before).map_err(failed)?;
-    let base = device.device_ptr_mut(&stream).0;
-    let places = case.places().0;
-    let raw = |place: &std::ops::Range<usize>| {
-        let address = base + (place.start * size_of::<E>()) as u64;
-        // SAFETY: the buffer outlives the step, which this function waits for, and its places are disjoint.
-        unsafe { DeviceGradient::from_raw(address, place.len() as u64, E::TYPE) }
-    };
-    let list: Vec<_> = places.iter().map(raw).collect();
-    match step {
-        Some(step) => cuda.step(&step.step(&case.plan), &list)?,
-        None => cuda.enqueue(&list)?,
-    }
-    Ok(bits(&stream.clone_dtoh(&device).map_err(failed)?))
 }
 
 /// All slots of a backend's state.

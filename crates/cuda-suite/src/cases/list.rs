@@ -111,6 +111,7 @@ pub fn fast(module: &str, f16: bool) -> Result<Vec<Case>> {
         far(runs)?,
         replayed(runs)?,
         past_the_end(runs)?,
+        ended(runs)?,
     ];
     if f16 {
         cases.push(overflows(runs)?);
@@ -134,7 +135,8 @@ fn at_the_edges(runs: Runs) -> Result<Case> {
 
 /// Blocks with small radius words in each of the eight pairs, and on both sides of the limit.
 fn tails(runs: Runs) -> Result<Case> {
-    let plan = Plan::new(1, runs.form(0)?, 1.25)?.with_rounds(Rounds::R8)?;
+    // A ring of one slot keeps the noise in f32, whatever the gradient's type.
+    let plan = Plan::new(1, runs.form(1)?, 1.25)?.with_rounds(Rounds::R8)?;
     let segments = witnesses::tiles().map(|tile| TILE * tile..TILE * (tile + 1)).collect::<Vec<_>>();
     let shifts = vec![0; segments.len()];
     let step = Lowered::of(&plan, 0)?;
@@ -198,6 +200,32 @@ fn past_the_end(runs: Runs) -> Result<Case> {
         shifts: vec![0, 1],
         actions,
     })
+}
+
+/// Two graphs, each launched again after its replay ended. Steps are left over in both schedules: a counter that still points into
+/// them shows, and so does one that is set back.
+fn ended(runs: Runs) -> Result<Case> {
+    let plan = Plan::new(12, runs.form(3)?.with_restarts(7)?, 0.75)?;
+    let all = steps(&plan, 0..10, |t| t as u16 % 3)?;
+    // Made are 0, then 1 to 3 of 1 to 6, then 4 to 7 of 4 to 8, then 8 and 9.
+    let mut actions = one_by_one(all[..1].to_vec(), |_| Onto::Zero);
+    actions.push(Action::Graph { steps: all[1..7].to_vec(), launches: 3, after: 2, onto: Onto::Values });
+    actions.push(Action::Graph { steps: all[4..9].to_vec(), launches: 4, after: 1, onto: Onto::Special });
+    actions.extend(one_by_one(all[8..].to_vec(), |_| Onto::Values));
+    let segments = vec![2..530, 1_025..1_111];
+    Ok(Case { name: "ended", plan, keys: few_keys(), segments, shifts: vec![0, 1], actions })
+}
+
+/// For kernels whose `advance` counts 2³² steps at a time: after the first launch the lower half of the counter is 0, as at the start.
+pub fn leaping(module: &str) -> Result<Case> {
+    let runs = Runs::of(module)?;
+    let plan = Plan::new(2, runs.form(1)?, 0.75)?;
+    let mut steps = steps(&plan, 0..2, |_| 1)?;
+    let actions = vec![
+        Action::Graph { steps: steps.drain(..1).collect(), launches: 3, after: 1, onto: Onto::Values },
+        Action::Step(steps.remove(0), Onto::Zero),
+    ];
+    Ok(Case { name: "leaping", plan, keys: few_keys(), segments: vec![4..261], shifts: vec![0], actions })
 }
 
 /// One infinity of each sign at each place of a thread, by fours and one by one. Numbers descend, so that each step must lower
@@ -285,7 +313,7 @@ fn long_list(runs: Runs) -> Result<Case> {
 
 /// Hundreds of small radius words in each pair, for the roundings behind them.
 fn many_tails(runs: Runs) -> Result<Case> {
-    let plan = Plan::new(1, runs.form(0)?, 1.25)?.with_rounds(Rounds::R8)?;
+    let plan = Plan::new(1, runs.form(1)?, 1.25)?.with_rounds(Rounds::R8)?;
     let segments: Vec<_> = witnesses::many_tails().map(|tile| TILE * tile..TILE * (tile + 1)).collect();
     let shifts = vec![0; segments.len()];
     let actions = vec![Action::Step(Lowered::of(&plan, 0)?, Onto::Cancelled)];

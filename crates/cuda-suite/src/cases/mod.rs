@@ -3,13 +3,14 @@
 //! They run as one test of the suite, and `crates/mutate` judges mutated kernels by them.
 
 mod case;
+mod device;
 mod expected;
 mod list;
 mod witnesses;
 
 pub use case::{Action, Case, Lowered, Onto, Work};
 pub use expected::Expected;
-pub use list::{deep, fast};
+pub use list::{deep, fast, leaping};
 
 use crate::compare::Both;
 use corrnoise::cuda::ElementType;

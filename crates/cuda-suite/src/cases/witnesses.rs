@@ -32,6 +32,19 @@ const SMALLEST: [u64; 8] = [
     3_130_080_697,
 ];
 
+/// Per pair, a block whose radius word lies between 2¹⁶ and 2¹⁷, beside one of another pair that has a tail: a tail in its place
+/// would move the uniform by almost half a unit of the word or more, enough for the radius to show it.
+const BESIDE: [u64; 8] = [
+    671_012_966,
+    2_617_882_297,
+    1_425_905_082,
+    1_376_190_607,
+    1_761_996_629,
+    2_575_786_347,
+    1_581_586_125,
+    1_734_215_499,
+];
+
 /// Per pair, a block whose angle word is 2³² − 1: −1, the last that swaps the two normals.
 const LAST_ANGLE: [u64; 8] = [
     2_924_131_144,
@@ -57,7 +70,7 @@ const FIRST_ANGLE: [u64; 8] = [
 
 /// The tiles of all these blocks, ascending.
 pub(crate) fn tiles() -> impl Iterator<Item = u64> {
-    let mut tiles: Vec<u64> = [SMALL, LARGEST, SMALLEST, LAST_ANGLE, FIRST_ANGLE]
+    let mut tiles: Vec<u64> = [SMALL, LARGEST, SMALLEST, BESIDE, LAST_ANGLE, FIRST_ANGLE]
         .concat()
         .into_iter()
         .map(|block| block / 32)
@@ -100,6 +113,12 @@ mod tests {
             let word = |blocks: [u64; 8]| cipher.block(0, blocks[pair])[2 * pair];
             assert!(word(SMALL) < 0xffff, "pair {pair}");
             assert_eq!([word(LARGEST), word(SMALLEST)], [0xffff, 0x1_0000], "pair {pair}");
+            assert!((0x1_0001..0x2_0000).contains(&word(BESIDE)), "pair {pair}");
+            let beside = cipher.block(0, BESIDE[pair]);
+            assert!(beside.iter().step_by(2).any(|word| *word < 1 << 16), "pair {pair}");
+            let tail = f64::from(cipher.block(1 << 63, BESIDE[pair])[2 * pair]) / f64::from(u32::MAX);
+            let moved = f64::from(word(BESIDE) & 1 ^ 1) - tail;
+            assert!(moved.abs() > 0.49, "pair {pair}: {moved}");
             let angle = |blocks: [u64; 8]| cipher.block(0, blocks[pair])[2 * pair + 1];
             assert_eq!([angle(LAST_ANGLE), angle(FIRST_ANGLE)], [u32::MAX, 0], "pair {pair}");
         }

@@ -40,8 +40,9 @@ pub(super) fn rounds(change: &Change<'_>) -> bool {
 }
 
 pub(super) fn counts(change: &Change<'_>) -> bool {
-    let counter = change.old.opcode.starts_with("ld.") || change.kernel.name == "advance";
-    change.operator == Operator::Width && counter && !change.new_opcode().contains(".nc")
+    let counter = ["advance", "finish"].contains(&change.kernel.name.as_str());
+    let loads = change.old.opcode.starts_with("ld.") && !counter;
+    change.operator == Operator::Width && loads && !change.new_opcode().contains(".nc")
 }
 
 pub(super) fn one_block(change: &Change<'_>) -> bool {
@@ -78,6 +79,15 @@ pub(super) fn by_ones(change: &Change<'_>) -> bool {
                 && (change.operator == Operator::Redirect
                     || (change.operator == Operator::Immediate && grows))
         }
+        // Never aligned.
+        "setp.eq.s64" => {
+            let remainder = change.definition(&change.old.operands[1]);
+            let of_alignment = |and: &Instruction| {
+                and.opcode == "and.b64" && ["7", "15"].contains(&and.operands[2].as_str())
+            };
+            remainder.is_some_and(of_alignment)
+                && (to == "setp.lt.s64" || matches!((old, new), (Some(0), Some(new)) if new != 0))
+        }
         "and.b64" => {
             let is_alignment = old.is_some_and(|old| [7, 15].contains(&old));
             let superset = matches!((old, new), (Some(old), Some(new)) if new & old == old);
@@ -102,7 +112,7 @@ pub(super) fn needless_tail(change: &Change<'_>) -> bool {
 
 /// A pair's own limit, raised: looked at only where another word of the block is small.
 pub(super) fn second_word(change: &Change<'_>) -> bool {
-    let raised = change.new_integer(2).is_some_and(|limit| (65_536..1 << 23).contains(&limit));
+    let raised = change.new_integer(2) == Some(65_536);
     change.is("setp.gt.u32", &[(2, "65535")]) && change.operator == Operator::Immediate && raised
 }
 
@@ -134,9 +144,9 @@ pub(super) fn one_segment(change: &Change<'_>) -> bool {
 pub(super) fn skipped_loop(change: &Change<'_>) -> bool {
     let mut after =
         change.kernel.instructions.iter().skip_while(|other| other.line <= change.old.line).take(40);
-    let again =
-        |other: &Instruction| other.opcode == "mov.u32" && other.operands[0] == change.old.operands[0];
-    change.old.opcode == "mov.u32" && after.any(again)
+    let copies = |one: &Instruction| ["mov.u32", "cvt.u32.u64"].contains(&one.opcode.as_str());
+    let again = |other: &Instruction| copies(other) && other.operands[0] == change.old.operands[0];
+    copies(change.old) && after.any(again)
 }
 
 /// The compiler makes a uniform again where a tail may follow, and copies a key again into the loop over rounds.
@@ -153,6 +163,64 @@ pub(super) fn repeated(change: &Change<'_>) -> bool {
 pub(super) fn last_return(change: &Change<'_>) -> bool {
     let last = change.kernel.instructions.last().map(|last| last.line);
     change.old.opcode == "ret" && change.operator == Operator::Drop && last == Some(change.old.line)
+}
+
+/// The number that stands for "ended" in a counter.
+pub(super) fn ended(change: &Change<'_>) -> bool {
+    if change.kernel.name != "finish" {
+        return false;
+    }
+    let far = |number: i64| (1 << 32..u64::MAX - (1 << 32)).contains(&(number as u64));
+    if change.is("mov.u64", &[(1, "-9223372036854775808")]) {
+        return change.new_integer(1).is_some_and(far);
+    }
+    // The counter's own address is such a number.
+    let address = |new: &Instruction| new.operands[0] == "[%rd2]" && new.operands[1] == "%rd2";
+    change.is("st.global.u64", &[(0, "[%rd2]"), (1, "%rd4")]) && change.new.as_ref().is_some_and(address)
+}
+
+/// Threads that fill the last block, where no state is written.
+pub(super) fn past_the_tiles(change: &Change<'_>) -> bool {
+    let is_test = |setp: &Instruction| {
+        let limit = setp.operands.get(2).and_then(|limit| change.definition(limit)?.operands.get(1));
+        setp.opcode == "setp.ge.u64" && limit.is_some_and(|from| from.ends_with("_param_0+64]"))
+    };
+    if !["blt0", "regenerate"].contains(&change.module) {
+        return false;
+    }
+    if is_test(change.old) {
+        return ["setp.eq.u64", "setp.gt.u64"].contains(&change.new_opcode());
+    }
+    let guard = change.old.guard.trim_start_matches('@');
+    change.operator == Operator::Drop && change.definition(guard).is_some_and(is_test)
+}
+
+/// Whether a launch has a schedule, where only the source of its key depends on it: a step by value has its key in both places.
+pub(super) fn launch_key(change: &Change<'_>) -> bool {
+    let of_flag =
+        |register: &String| change.definition(register).is_some_and(|setp| setp.opcode == "setp.eq.s16");
+    if change.old.opcode == "or.pred" && change.new_opcode() == "xor.pred" {
+        return change.old.operands[1..].iter().any(of_flag);
+    }
+    let schedule = change.old.operands.get(1).and_then(|register| change.definition(register));
+    let is_null = change.is("setp.eq.s64", &[(2, "0")])
+        && schedule.is_some_and(|load| load.operands[1].ends_with("+32]"));
+    is_null
+        && match change.operator {
+            Operator::Comparison => change.new_opcode() == "setp.lt.s64",
+            Operator::Immediate | Operator::Redirect => true,
+            _ => false,
+        }
+}
+
+/// Whether a launch is live, just past the last step of a schedule, where no state is written.
+pub(super) fn just_past(change: &Change<'_>) -> bool {
+    let mut next = change.kernel.instructions.iter().skip_while(|other| other.line <= change.old.line);
+    let is_live = next
+        .next()
+        .is_some_and(|selp| selp.opcode == "selp.u16" && selp.operands.get(3) == change.old.operands.first());
+    let without_state = ["blt0", "regenerate"].contains(&change.module);
+    change.old.opcode == "setp.lt.u64" && is_live && without_state && change.new_opcode() == "setp.le.u64"
 }
 
 /// The value of a NaN, in the rounding of a ring's history.

@@ -48,7 +48,7 @@ const CLASSES: &[Class] = &[
     (flow::rounds, "the number of rounds is 8, 12 or 20, never 0: the loop always runs"),
     (
         flow::counts,
-        "the upper half counts 2^32 tiles or steps, or 2^16 segments, slots or terms: more than memory or a test's time has",
+        "the upper half counts 2^32 tiles or scheduled steps, or 2^16 segments, slots or terms: more than memory or a test's time has",
     ),
     (flow::one_block, "`stage` runs as one block of exactly as many threads as there are words"),
     (numbers::tiny, "a number below 2^-60 is added to one of ordinary size, and is lost in rounding"),
@@ -68,6 +68,8 @@ const CLASSES: &[Class] = &[
     (numbers::uniform, "a uniform is not 0, and not below 2^-64 in magnitude"),
     (numbers::same_constant, "both registers hold the same constant"),
     (numbers::amount, "`shf.wrap` takes its amount modulo 32"),
+    (numbers::field, "`bfi` takes 8 bits of position and length, and a field ends with its register"),
+    (numbers::set_flag, "a flag is read through a mask of 8 bits and compared with 0"),
     (numbers::flag, "a flag is looked at as a whole: any number with its lowest bit set will do"),
     (flow::loop_end, "a counter that goes up by one meets its limit: less is unequal"),
     (flow::one_segment, "the search finds a single segment as well as its absence does"),
@@ -75,11 +77,27 @@ const CLASSES: &[Class] = &[
         flow::skipped_loop,
         "the value is for a loop over rounds that never runs, and is written again in the one that does",
     ),
+    (
+        flow::ended,
+        "any number stands for \"ended\" that is no index into a schedule (2^32 steps would take 128 GiB) and that counting launches does not bring to 0",
+    ),
+    (
+        flow::past_the_tiles,
+        "a thread past the last tile has no coordinate, and without a state it writes nothing",
+    ),
+    (
+        flow::launch_key,
+        "a step by value finds its key in the launch and in memory, the same one; no step of a schedule that ended is by value",
+    ),
+    (
+        flow::just_past,
+        "just past the last step of a schedule that has not ended, the keys are still there, the scale is NaN, and there is no state",
+    ),
     (flow::last_return, "falling off a kernel's end returns"),
     (flow::history, "noise is never NaN: a ring's history is rounded on the other branch"),
     (
         flow::second_word,
-        "a pair looks at its limit only where another word of the block is small: a word between both limits beside one is once in 2^25 or less",
+        "a pair looks at its limit only where another word of the block is small: the limit itself beside one is once in 2^45",
     ),
     (numbers::any_nan, "past the end the scale is NaN: which NaN does not matter"),
     (

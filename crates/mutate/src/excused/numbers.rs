@@ -90,6 +90,7 @@ pub(super) fn extension(change: &Change<'_>) -> bool {
     // A constant of the cipher that is added to an extension.
     let constant = change.old.operands.get(2).and_then(|constant| constant.parse::<i64>().ok());
     if change.old.opcode == "add.s32"
+        && change.operator == Operator::Immediate
         && constant.is_some_and(|constant| [1_634_760_805, 2_036_477_234].contains(&constant))
     {
         let near = |new: i64| constant.is_some_and(|old| (old ^ new) < 1 << 20);
@@ -199,6 +200,22 @@ pub(super) fn amount(change: &Change<'_>) -> bool {
     let rotates =
         |other: &Instruction| other.opcode.starts_with("shf.") && other.operands[3] == change.old.operands[0];
     change.old.opcode == "mov.u32" && (old - new) % 32 == 0 && change.kernel.instructions.iter().any(rotates)
+}
+
+/// Position and length of a field that ends with the register.
+pub(super) fn field(change: &Change<'_>) -> bool {
+    let (Some(position), Some(length)) = (change.new_integer(3), change.new_integer(4)) else { return false };
+    change.is("bfi.b64", &[(3, "32"), (4, "32")]) && position & 0xff == 32 && length & 0xff >= 32
+}
+
+/// A flag that is set where no schedule is looked at, and read through a mask of 8 bits.
+pub(super) fn set_flag(change: &Change<'_>) -> bool {
+    let flag = change.old.operands.first();
+    let reads = |other: &&Instruction| other.operands.iter().skip(1).any(|operand| Some(operand) == flag);
+    let masks = |reader: &Instruction| reader.opcode == "and.b16" && reader.operands[2] == "255";
+    change.is("mov.u16", &[(1, "1")])
+        && change.new_integer(1).is_some_and(|number| number & 0xff != 0)
+        && change.kernel.instructions.iter().filter(reads).all(masks)
 }
 
 /// A flag is set or it is not.

@@ -19,6 +19,12 @@ const CLASSES: &[Class] = &[
         "",
         "the lowest bits of a tail's extension are rounded off, unless the radius word is nearly 0",
     ),
+    (
+        "#define ENDED",
+        "",
+        "",
+        "any number stands for \"ended\" that is no index, and that counting does not bring to 0",
+    ),
     ("float y[16];", "16", "", "a larger array"),
     ("float z[16];", "16", "", "a larger array"),
     ("float sum[16]", "16", "", "a larger array"),
