@@ -154,6 +154,72 @@ fn a_ledger_lies_where_it_was_named() {
     }
 }
 
+/// A checkpoint that holds the key resumes the run alone, and is no way around the ledger.
+#[test]
+fn a_key_in_a_checkpoint_keeps_its_ledger() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = || Shard::whole(DIM).unwrap();
+    let memory = Key::from_bytes([3; 32], "memory");
+    for (key, name) in [(key(folder.path(), ""), "file"), (memory, "memory")] {
+        let mut noise = Mechanism::cpu(&plan(), key, whole()).unwrap();
+        steps(&mut noise, 3);
+        let saved = folder.path().join(name);
+        noise.save_with(&saved, corrnoise::SaveOptions { include_key: true }).unwrap();
+        let exact = || {
+            let checkpoint = corrnoise::Checkpoint::open(&saved).unwrap();
+            let key = checkpoint.key().unwrap().unwrap();
+            let cpu = |keys: &[corrnoise::RunKey], shard: &Shard| {
+                corrnoise::Cpu::new(&plan(), keys, shard, CpuOptions::default())
+            };
+            Mechanism::resume_from(&plan(), key, whole(), vec![checkpoint], Resume::Exact, cpu)
+        };
+        if name == "file" {
+            assert!(refusal(exact()).contains("alive"));
+        }
+        drop(noise);
+        let mut resumed = exact().unwrap();
+        assert!(refusal(exact()).contains("alive"));
+        steps(&mut resumed, 1);
+        drop(resumed);
+        assert!(refusal(exact()).contains("step 3"), "{name}");
+    }
+}
+
+#[test]
+fn a_replica_that_loads_a_state_is_compared_with_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let replica = || start(folder.path(), "", Shard::whole(DIM).unwrap().replica()).unwrap();
+    let (mut one, mut two) = (replica(), replica());
+    let early = two.state().unwrap();
+    steps(&mut one, 5);
+    let load = |noise: &mut Mechanism, state: &[u8], resume| {
+        let checkpoint = corrnoise::Checkpoint::from_bytes(state.to_vec()).unwrap();
+        noise.reload_cpu(vec![checkpoint], resume, CpuOptions::default())
+    };
+    assert!(refusal(load(&mut two, &early, Resume::Exact)).contains("steps 0 to 4"));
+    load(&mut two, &early, Resume::NewIncarnation).unwrap();
+}
+
+/// An incarnation that made nothing may begin again, at any step.
+#[test]
+fn a_shared_nonce_that_made_no_step_is_not_used_up() {
+    let mut noise =
+        Mechanism::cpu(&plan(), Key::from_bytes([4; 32], "r"), Shard::whole(DIM).unwrap()).unwrap();
+    steps(&mut noise, 3);
+    let third = noise.state().unwrap();
+    steps(&mut noise, 2);
+    let fifth = noise.state().unwrap();
+    let mut load = |state: &[u8], resume| {
+        let checkpoint = corrnoise::Checkpoint::from_bytes(state.to_vec()).unwrap();
+        noise.reload_cpu(vec![checkpoint], resume, CpuOptions::default())
+    };
+    let shared = Resume::SharedIncarnation([8; 16]);
+    load(&fifth, shared).unwrap();
+    load(&third, shared).unwrap();
+    load(&fifth, Resume::Exact).unwrap();
+    assert!(refusal(load(&third, Resume::Exact)).contains("steps 3 to 4"));
+}
+
 /// A key file under another name is the same key.
 #[cfg(unix)]
 #[test]

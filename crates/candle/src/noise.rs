@@ -64,7 +64,9 @@ impl<B: Backend> CorrelatedNoise<B> {
         vars.sort_by(|a, b| a.0.cmp(&b.0));
         let shard = Layout::new(vars.iter().map(|(name, var)| (name, var.elem_count() as u64)))?.whole();
         let mechanism = mechanism(shard.clone(), &vars)?;
-        if *mechanism.shard() != shard {
+        // A replica of the shard has the same coordinates.
+        let own = mechanism.shard();
+        if (own.space(), own.segments()) != (shard.space(), shard.segments()) {
             let expected = format!("the one given, of {} segments", shard.segments().len());
             let found = format!("one of {}", mechanism.shard().segments().len());
             return Err(Error::parameter("shard of the mechanism", found, expected));

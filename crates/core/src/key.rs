@@ -135,6 +135,12 @@ impl Key {
         &self.run_id
     }
 
+    /// This key with its runs recorded elsewhere.
+    pub(crate) fn with_place(mut self, ledger: Place) -> Key {
+        self.ledger = ledger;
+        self
+    }
+
     /// Where runs of this key are recorded.
     pub(crate) fn ledger(&self) -> &Place {
         &self.ledger

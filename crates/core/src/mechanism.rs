@@ -315,6 +315,10 @@ impl<B: Backend> Mechanism<B> {
         }
         // Its own claim on this incarnation is no other's.
         let keeps_claim = nonce == self.incarnations.last_nonce() && self.refused.is_none();
+        if let (true, Some(claim)) = (keeps_claim, &*self.claim) {
+            let rows = ledger::rows_of(self.commitment.to_string(), nonce, &self.shard);
+            self.key.ledger().check_again(&rows, info.next_step, claim)?;
+        }
         let (key, shard) = (self.key.duplicate(), self.shard.clone());
         let start = (!keeps_claim).then_some(start);
         let mut new = Self::build(&self.plan, key, shard, incarnations, info.next_step, start, backend)?;
@@ -330,7 +334,9 @@ impl<B: Backend> Mechanism<B> {
     /// Remembers how far this mechanism's incarnation came.
     fn note_made(&mut self) {
         let handed_over = self.next_step + self.replaying.map_or(0, |(handed, _)| handed);
-        let made = handed_over.max(self.poisoned.map_or(0, |step| step + 1));
+        // An incarnation that is where it began has made nothing.
+        let made = if handed_over == self.incarnations.last_step() { 0 } else { handed_over };
+        let made = made.max(self.poisoned.map_or(0, |step| step + 1));
         let nonce = self.incarnations.last_nonce();
         match self.past.iter_mut().find(|(past, _)| past == nonce) {
             Some((_, before)) => *before = made.max(*before),
@@ -418,7 +424,10 @@ impl<B: Backend> Mechanism<B> {
         self.check_usable()?;
         let _span = tracing::debug_span!("save", step = self.next_step).entered();
         let key = options.include_key.then_some(&self.key);
-        checkpoint::write(path.as_ref(), &self.content(&self.info(), key))
+        // A key that is stored keeps its ledger. A folder whose name is no text cannot be stored: the file then has one beside it.
+        let ledger = key.and_then(|key| key.ledger().path()).filter(|folder| folder.to_str().is_some());
+        let info = Info { ledger, ..self.info() };
+        checkpoint::write(path.as_ref(), &self.content(&info, key))
     }
 
     /// A checkpoint without the key, as bytes: what [`Mechanism::save`] writes, for [`Checkpoint::from_bytes`]. As secret as the
@@ -439,6 +448,7 @@ impl<B: Backend> Mechanism<B> {
             run_id: self.key.run_id().to_owned(),
             next_step: self.next_step,
             incarnations: self.incarnations.clone(),
+            ledger: None,
         }
     }
 

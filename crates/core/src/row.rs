@@ -110,6 +110,11 @@ impl Incarnations {
         self.0.last().map_or(&[], |life| &life.nonce)
     }
 
+    /// The step at which that incarnation began.
+    pub(crate) fn last_step(&self) -> u64 {
+        self.0.last().map_or(0, |life| life.first_step)
+    }
+
     /// What each life's key is derived with, by number; empty for the first.
     pub(crate) fn nonces(&self) -> impl Iterator<Item = &[u8]> {
         self.0.iter().map(|life| life.nonce.as_slice())

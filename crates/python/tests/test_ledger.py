@@ -70,6 +70,14 @@ def test_the_environment_names_a_place(plan, tmp_path, monkeypatch):
         Mechanism(plan, Key.from_file(path), DIM)
 
 
+def test_a_relative_place_is_refused(plan, tmp_path, monkeypatch):
+    path = tmp_path / "noise.key"
+    Key.create_file(path)
+    monkeypatch.setenv("CORRNOISE_LEDGER", "ledger")
+    with pytest.raises(corrnoise.InvalidArgument, match="CORRNOISE_LEDGER is ledger: expected an absolute path"):
+        Mechanism(plan, Key.from_file(path), DIM)
+
+
 def test_replicas_say_so(plan, tmp_path):
     path = tmp_path / "noise.key"
     one = Mechanism(plan, Key.create_file(path), DIM, replica=True)

@@ -21,6 +21,7 @@ use crate::key::RunKey;
 use crate::layout::Shard;
 use crate::row::Incarnations;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// Coordinates per hashed block of a slot.
 const BLOCK: u64 = 1 << 16;
@@ -48,6 +49,9 @@ pub(crate) struct Info {
     pub(crate) run_id: String,
     pub(crate) next_step: u64,
     pub(crate) incarnations: Incarnations,
+    /// Where the ledger of a key that is stored here lies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ledger: Option<PathBuf>,
 }
 
 impl Info {

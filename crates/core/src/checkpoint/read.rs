@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::form::STATE_BYTES;
 use crate::key::{Key, RunKey};
 use crate::layout::Shard;
+use crate::ledger::Place;
 use crate::plan::Plan;
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use std::fs::File;
@@ -122,7 +123,13 @@ impl Checkpoint {
             return Ok(None);
         }
         let at = self.shape.hashes_at() + self.shape.blocks() * 32;
-        Key::filled(self.info.run_id.clone(), |bytes| self.read_at(at, bytes)).map(Some)
+        let key = Key::filled(self.info.run_id.clone(), |bytes| self.read_at(at, bytes))?;
+        let place = match &self.info.ledger {
+            Some(folder) => Place::Beside(folder.clone()),
+            None if self.path == Path::new(IN_MEMORY) => Place::Nowhere,
+            None => Place::beside(&self.path),
+        };
+        Ok(Some(key.with_place(place)))
     }
 
     pub(crate) fn info(&self) -> &Info {

@@ -56,6 +56,10 @@ impl Claim {
         unsafe { AtomicU64::from_ptr(self.memory.as_mut_ptr().add(COUNT).cast()) }
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Counts all steps before `next_step` as made. To be called before the first of them is released.
     pub(crate) fn advance(&self, next_step: u64) {
         self.count().store(file::encode(next_step).to_le(), Ordering::Release);

@@ -81,7 +81,7 @@ mod forks {
     const FREE: i32 = -1;
 
     /// Files of this kind. Whoever finds no room has its lock all the same; only its forks then keep it too.
-    static FILES: [AtomicI32; 256] = [const { AtomicI32::new(FREE) }; 256];
+    static FILES: [AtomicI32; 4096] = [const { AtomicI32::new(FREE) }; 4096];
 
     pub(super) fn register(file: &File) -> Option<usize> {
         static ONCE: Once = Once::new();

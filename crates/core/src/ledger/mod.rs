@@ -45,7 +45,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// The folder beside a key file. Links are followed: one key has one ledger, whatever names lead to it.
+    /// The folder beside a key file. Symbolic links are followed; a hard link, a copy or a new name is another file with a ledger of its own.
     pub(crate) fn beside(key_file: &Path) -> Place {
         let path = key_file.canonicalize().or_else(|_| std::path::absolute(key_file));
         let mut name = path.unwrap_or_else(|_| key_file.to_owned()).into_os_string();
@@ -58,6 +58,38 @@ impl Place {
         Place::Folder(std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()))
     }
 
+    /// The folder, for a checkpoint that holds the key.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        match self {
+            Place::Nowhere => None,
+            Place::Beside(folder) | Place::Folder(folder) => Some(folder.clone()),
+        }
+    }
+
+    /// The folder, and whether a person chose it.
+    fn located(&self) -> Result<Option<(PathBuf, bool)>> {
+        Ok(match self {
+            Place::Nowhere => None,
+            Place::Folder(folder) => Some((folder.clone(), true)),
+            Place::Beside(folder) => match std::env::var_os(VARIABLE).filter(|name| !name.is_empty()) {
+                // It would be another folder wherever the program is started, or goes.
+                Some(name) if !Path::new(&name).is_absolute() => {
+                    return Err(Error::parameter(VARIABLE, Path::new(&name).display(), "an absolute path"));
+                }
+                Some(name) => Some((name.into(), true)),
+                None => Some((folder.clone(), false)),
+            },
+        })
+    }
+
+    /// Compares rows from `first_step` on with the claims of others, for a mechanism that keeps its own.
+    pub(crate) fn check_again(&self, rows: &Rows, first_step: u64, own: &Claim) -> Result<()> {
+        let Some((folder, _)) = self.located()? else { return Ok(()) };
+        let ledger = Ledger { folder };
+        let _lock = ledger.open()?;
+        ledger.check(rows, first_step, Start::Exact, true, Some(own.path()))
+    }
+
     /// Claims rows from `first_step` on for this process; nothing where the key has no ledger.
     pub(crate) fn claim(
         &self,
@@ -65,25 +97,18 @@ impl Place {
         first_step: u64,
         start: Start,
     ) -> Result<Option<Claim>> {
-        let (folder, chosen) = match self {
-            Place::Nowhere => return Ok(None),
-            Place::Folder(folder) => (folder.clone(), true),
-            Place::Beside(folder) => match std::env::var_os(VARIABLE).filter(|name| !name.is_empty()) {
-                Some(name) => (name.into(), true),
-                None => (folder.clone(), false),
-            },
-        };
+        let Some((folder, chosen)) = self.located()? else { return Ok(None) };
         let (ledger, rows) = (Ledger { folder }, rows());
         match ledger.open() {
             Ok(lock) => {
-                ledger.check(&rows, first_step, start, true)?;
+                ledger.check(&rows, first_step, start, true, None)?;
                 let claim = Claim::create(&ledger.folder, &rows)?;
                 drop(lock);
                 Ok(Some(claim))
             }
             Err(Error::Io { source, .. }) if !chosen && has_no_place(&source) => {
                 // What is recorded still counts, if it can be read.
-                ledger.check(&rows, first_step, start, false)?;
+                ledger.check(&rows, first_step, start, false, None)?;
                 warning::once(format!(
                     "no ledger: {} cannot be written to ({source}), so a second start with this key and run id would repeat its \
                      noise unnoticed: name a folder with the ledger option or {VARIABLE}",
@@ -149,12 +174,20 @@ impl Ledger {
         lock::lock_folder(&self.folder)
     }
 
-    /// Refuses a start that would make rows again. With the lock at hand, also removes what starts without a step left behind.
-    fn check(&self, rows: &Rows, first_step: u64, start: Start, locked: bool) -> Result<()> {
+    /// Refuses a start that would make rows again, whatever the claim `own` says. With the lock at hand, also removes what starts
+    /// without a step left behind.
+    fn check(
+        &self,
+        rows: &Rows,
+        first_step: u64,
+        start: Start,
+        locked: bool,
+        own: Option<&Path>,
+    ) -> Result<()> {
         if start == Start::Fresh {
             return Ok(());
         }
-        for path in self.claims(rows, locked)? {
+        for path in self.claims(rows, locked)?.into_iter().filter(|path| own != Some(path)) {
             let (claim, alive) = match ClaimFile::open(&path) {
                 // Removed since it was listed, by a process that made no step.
                 Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => continue,
