@@ -120,7 +120,7 @@ impl Iterator for Draw<'_> {
         if self.strata.is_empty() {
             return None;
         }
-        // `stage` and `advance` have few instructions: seven draws in eight pass them over.
+        // `stage`, `advance` and `finish` have few instructions: seven draws in eight pass them over.
         let (m, k, operator, at) = loop {
             let stratum = &self.strata[self.random.below(self.strata.len())];
             let is_noise = self.modules[stratum.0].kernels[stratum.1].name.starts_with("noise");

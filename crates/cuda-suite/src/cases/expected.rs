@@ -46,9 +46,10 @@ impl<E: Both + Copy> Expected<E> {
     pub fn new(case: Case) -> corrnoise::Result<Expected<E>> {
         let options = CpuOptions { threads: 1, compact: true, ..CpuOptions::default() };
         let new = || Cpu::new(&case.plan, &case.keys, &case.shard()?, options);
-        // The second one makes the noise that gradients may follow.
-        let (mut cpu, mut ahead) = (new()?, new()?);
+        let mut cpu = new()?;
+        // Makes the noise that gradients follow, if any do: a backend with all lives of a run is not cheap.
         let follows = case.actions.iter().any(|action| action.onto().follows_noise());
+        let mut ahead = follows.then(new).transpose()?;
         let mut steps = Vec::new();
         let mut overflow = None;
         for action in &case.actions {
@@ -62,9 +63,9 @@ impl<E: Both + Copy> Expected<E> {
             };
             for launch in 0..launches {
                 let mut noise = Vec::new();
-                if let Some(step) = list.get(launch).filter(|_| follows) {
+                if let (Some(step), Some(ahead)) = (list.get(launch), &mut ahead) {
                     noise = case.buffer::<f32>(Onto::Zero, &[]);
-                    on_cpu(&case, &mut ahead, step, &mut noise)?;
+                    on_cpu(&case, ahead, step, &mut noise)?;
                 }
                 let before = case.buffer::<E>(action.onto(), &noise);
                 let mut buffer = before.clone();

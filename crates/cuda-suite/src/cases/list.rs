@@ -7,7 +7,7 @@ use super::witnesses::{self, key};
 use corrnoise::form::{Kernel, Ring};
 use corrnoise::{Error, Family, Form, Plan, Result, Rounds, Row, RunKey};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 const TILE: u64 = 512;
 
@@ -62,6 +62,12 @@ fn history(form: Form, bf16: bool) -> Result<Form> {
 /// A few lives of a run, each with a key of its own.
 fn few_keys() -> Arc<Vec<RunKey>> {
     Arc::new((0..3).map(key).collect())
+}
+
+/// As many lives as a run can have. Made once: each key has memory of its own, which the system must map and lock.
+fn many_keys() -> Arc<Vec<RunKey>> {
+    static KEYS: OnceLock<Arc<Vec<RunKey>>> = OnceLock::new();
+    KEYS.get_or_init(|| Arc::new((0..0xffff).map(key).collect())).clone()
 }
 
 /// Steps of a plan, whose rows belong to `life` and have bits in both words of their names.
@@ -300,7 +306,7 @@ fn lives(runs: Runs) -> Result<Case> {
     };
     let lists = vec![number(0, rows.clone()), number(1, vec![]), number(2, rows.into_iter().rev().collect())];
     let actions = one_by_one(lists, |_| Onto::Zero);
-    let keys = Arc::new((0..0xffff).map(key).collect());
+    let keys = many_keys();
     Ok(Case { name: "lives", plan, keys, segments: vec![1..513], shifts: vec![3], actions })
 }
 
