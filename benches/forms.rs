@@ -4,8 +4,8 @@
 //! bytes of the form next to them and hardly compute, so their time is the bound that memory sets.
 
 use corrnoise::{CpuOptions, Form, Key, Mechanism, Plan, Rounds, Shard};
-use corrnoise_workspace::cases;
-use corrnoise_workspace::traffic::Traffic;
+use corrnoise_testkit::cases;
+use corrnoise_testkit::traffic::Traffic;
 use criterion::{
     BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
 };

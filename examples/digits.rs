@@ -8,7 +8,7 @@
 
 use corrnoise::Plan;
 use corrnoise::planner::account::Budget;
-use corrnoise_workspace::digits::{
+use corrnoise_testkit::digits::{
     Digits, Mean, Noise, Outcome, SETUP, Setup, in_parallel, prefix_noise, train,
 };
 use plotters::coord::Shift;

@@ -3,8 +3,8 @@
 //! `cargo run --release --example stream [-- PARAMETERS]`
 
 use corrnoise::{CpuOptions, Form, Isa, Key, Mechanism, Plan, Result, Resume, Shard};
-use corrnoise_workspace::cases;
-use corrnoise_workspace::traffic::Traffic;
+use corrnoise_testkit::cases;
+use corrnoise_testkit::traffic::Traffic;
 use std::time::Instant;
 
 fn main() -> std::process::ExitCode {

@@ -2,7 +2,7 @@
 
 use corrnoise::form::{Kernel, Regenerate};
 use corrnoise::{Form, Key, Mechanism, Plan, Shard};
-use corrnoise_workspace::cases::{inverse_square_root_coefs, square_root_coefs};
+use corrnoise_testkit::cases::{inverse_square_root_coefs, square_root_coefs};
 
 const DIM: usize = 1024;
 

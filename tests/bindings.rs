@@ -1,4 +1,4 @@
-//! What other languages must make, bit for bit: `tests/vectors/bindings.json`, read by the tests of `crates/python`.
+//! What other languages must make, bit for bit: `tests/data/bindings.json`, read by the tests of `crates/python`.
 //!
 //! Each case runs a plan on a model of two tensors, on gradients `((37·i + 11·k) mod 101 − 50) / 16` at coordinate `i` of tensor
 //! `k`, new at every step; the file holds the last step's gradients. Of every way of choosing batches it holds a few, drawn with the same
@@ -112,7 +112,7 @@ fn the_vectors_of_other_languages_are_fresh() {
         "false_claim": false_claim().to_json(),
     });
     let made = serde_json::to_string_pretty(&file).unwrap() + "\n";
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/bindings.json");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/bindings.json");
     if std::env::var_os("CORRNOISE_BLESS").is_some() {
         std::fs::write(path, &made).unwrap();
     }

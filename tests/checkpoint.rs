@@ -360,7 +360,7 @@ fn state_that_is_not_f32_is_refused() {
 /// A file written once and kept: this version's readers must read it for ever.
 #[test]
 fn a_stored_version_1_file_still_loads() {
-    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/checkpoint-v1.safetensors");
+    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/checkpoint-v1.safetensors");
     let plan = Plan::load(stored.with_extension("plan.json")).unwrap();
     let shard = Shard::whole(600).unwrap();
     let resumed =

@@ -1,7 +1,7 @@
 //! Correlated noise trains a better model than independent noise, on real data at equal (ε, δ): `examples/digits.rs` in short.
 
 use corrnoise::planner::account::Budget;
-use corrnoise_workspace::digits::{DIM, Digits, Mean, Noise, SETUP, in_parallel, prefix_noise, train};
+use corrnoise_testkit::digits::{DIM, Digits, Mean, Noise, SETUP, in_parallel, prefix_noise, train};
 
 const SEEDS: usize = 6;
 

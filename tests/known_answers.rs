@@ -2,10 +2,10 @@
 
 use corrnoise::backend::{Backend, Step, StepKernel};
 use corrnoise::chacha::ChaCha;
+use corrnoise::vectors::{self, Vector};
 use corrnoise::{
     Cpu, CpuGradients, CpuOptions, Element, Form, Isa, Plan, RunKey, Shard, gauss, noise, reference,
 };
-use corrnoise_workspace::vectors::{self, Vector};
 use half::{bf16, f16};
 
 const ENGINES: [Isa; 2] = [Isa::Scalar, Isa::Auto];
@@ -24,16 +24,16 @@ fn run(cpu: &mut Cpu, step: &Step<'_>, len: usize) -> Vec<u32> {
 
 #[test]
 fn keystream() {
-    for vector in vectors::read("chacha.txt") {
-        let cipher = ChaCha::new(&vector.key(), vector.rounds());
-        match vector.kind.as_str() {
+    for vector in vectors::read(vectors::CHACHA).unwrap() {
+        let cipher = ChaCha::new(&vector.key().unwrap(), vector.rounds().unwrap());
+        match vector.kind {
             "block" => {
-                let words = cipher.block(vector.hex("stream"), vector.hex("block"));
-                assert_eq!(words.to_vec(), vector.words("words"), "{}", vector.place);
+                let words = cipher.block(vector.hex("stream").unwrap(), vector.hex("block").unwrap());
+                assert_eq!(words.to_vec(), vector.words("words").unwrap(), "{}", vector.place);
             }
             "keystream" => {
-                let nonce: [u8; 8] = vector.bytes("nonce").try_into().unwrap();
-                let expected = vector.bytes("bytes");
+                let nonce: [u8; 8] = vector.bytes("nonce").unwrap().try_into().unwrap();
+                let expected = vector.bytes("bytes").unwrap();
                 let blocks = (0..expected.len() as u64 / 64)
                     .map(|block| cipher.block(u64::from_le_bytes(nonce), block));
                 let bytes: Vec<u8> = blocks.flatten().flat_map(u32::to_le_bytes).collect();
@@ -46,18 +46,20 @@ fn keystream() {
 
 #[test]
 fn words_to_normals() {
-    for vector in vectors::read("gauss.txt") {
-        let word = |name| vector.hex(name) as u32;
-        let (got, expected) = match vector.kind.as_str() {
-            "radius" => (vec![gauss::radius(word("word"))], vector.words("bits")),
-            "tail" => (vec![gauss::tail_radius(word("word"), word("extension"))], vector.words("bits")),
+    for vector in vectors::read(vectors::GAUSS).unwrap() {
+        let word = |name| vector.hex(name).unwrap() as u32;
+        let (got, expected) = match vector.kind {
+            "radius" => (vec![gauss::radius(word("word"))], vector.words("bits").unwrap()),
+            "tail" => {
+                (vec![gauss::tail_radius(word("word"), word("extension"))], vector.words("bits").unwrap())
+            }
             "angle" => {
                 let (sin, cos) = gauss::sin_cos(word("word"));
-                (vec![sin, cos], [vector.words("sin"), vector.words("cos")].concat())
+                (vec![sin, cos], [vector.words("sin").unwrap(), vector.words("cos").unwrap()].concat())
             }
             "pair" => {
                 let (first, second) = gauss::normals(gauss::radius(word("radius_word")), word("angle_word"));
-                (vec![first, second], vector.words("bits"))
+                (vec![first, second], vector.words("bits").unwrap())
             }
             other => panic!("{}: unknown kind {other}", vector.place),
         };
@@ -67,22 +69,24 @@ fn words_to_normals() {
 
 #[test]
 fn normals() {
-    for vector in vectors::read("normals.txt") {
+    for vector in vectors::read(vectors::NORMALS).unwrap() {
         assert_eq!(vector.kind, "normals", "{}", vector.place);
-        let (first, expected) = (vector.decimal("coord"), vector.words("bits"));
+        let (first, expected) = (vector.decimal("coord").unwrap(), vector.words("bits").unwrap());
         let coords = first..first + expected.len() as u64;
-        let cipher = ChaCha::new(&vector.key(), vector.rounds());
+        let cipher = ChaCha::new(&vector.key().unwrap(), vector.rounds().unwrap());
         let got: Vec<u32> =
-            coords.clone().map(|c| noise::normal(&cipher, vector.row(), c).to_bits()).collect();
+            coords.clone().map(|c| noise::normal(&cipher, vector.row().unwrap(), c).to_bits()).collect();
         assert_eq!(got, expected, "{} (reference)", vector.place);
-        let plan = Plan::new(1, Form::independent(), 1.0).unwrap().with_rounds(vector.rounds()).unwrap();
+        let plan =
+            Plan::new(1, Form::independent(), 1.0).unwrap().with_rounds(vector.rounds().unwrap()).unwrap();
         for isa in ENGINES {
             // One key for all lives, so that any incarnation in the row's name is known.
-            let keys: Vec<_> =
-                (0..=vector.row().incarnation()).map(|_| RunKey::from_bytes(vector.key())).collect();
+            let keys: Vec<_> = (0..=vector.row().unwrap().incarnation())
+                .map(|_| RunKey::from_bytes(vector.key().unwrap()))
+                .collect();
             let mut cpu = engine(isa, &keys, &plan, coords.clone());
             // 1·z + 0 is z: an engine's own normals, whatever the row's family.
-            let kernel = StepKernel::Regenerate { terms: &[(vector.row(), 1.0)] };
+            let kernel = StepKernel::Regenerate { terms: &[(vector.row().unwrap(), 1.0)] };
             let step = Step { number: 0, scale: 1.0, kernel };
             assert_eq!(run(&mut cpu, &step, expected.len()), expected, "{} ({isa:?})", vector.place);
         }
@@ -91,13 +95,14 @@ fn normals() {
 
 #[test]
 fn forms() {
-    for vector in vectors::read("forms.txt") {
+    for vector in vectors::read(vectors::FORMS).unwrap() {
         assert_eq!(vector.kind, "form", "{}", vector.place);
-        let (coord, expected) = (vector.decimal("coord"), vector.words("bits"));
+        let (coord, expected) = (vector.decimal("coord").unwrap(), vector.words("bits").unwrap());
         let steps = expected.len() as u64;
-        let form: Form = serde_json::from_str(vector.text("form")).unwrap();
-        let (incarnations, keys) = vector.lives();
-        let ciphers: Vec<_> = keys.iter().map(|key| ChaCha::new(key.bytes(), vector.rounds())).collect();
+        let form: Form = serde_json::from_str(vector.text("form").unwrap()).unwrap();
+        let (incarnations, keys) = vector.incarnations().unwrap();
+        let ciphers: Vec<_> =
+            keys.iter().map(|key| ChaCha::new(key.bytes(), vector.rounds().unwrap())).collect();
         let got = reference::trajectory(&ciphers, &form, &incarnations, coord, steps).unwrap();
         assert_eq!(
             got.iter().map(|z| z.to_bits()).collect::<Vec<_>>(),
@@ -105,7 +110,7 @@ fn forms() {
             "{} (reference)",
             vector.place
         );
-        let plan = Plan::new(steps, form, 1.0).unwrap().with_rounds(vector.rounds()).unwrap();
+        let plan = Plan::new(steps, form, 1.0).unwrap().with_rounds(vector.rounds().unwrap()).unwrap();
         for isa in ENGINES {
             // Its tile, and neighbours on both sides: a whole tile and parts of others.
             let tile = coord - coord % 512;
@@ -131,28 +136,28 @@ fn add<E: Element>(
     from_bits: impl Fn(u32) -> E,
     to_bits: impl Fn(&E) -> u32,
 ) -> Vec<u32> {
-    let mut gradient: Vec<E> = vector.words("before").into_iter().map(from_bits).collect();
-    let plan = Plan::new(1, Form::independent(), 1.0).unwrap().with_rounds(vector.rounds()).unwrap();
-    let keys = [RunKey::from_bytes(vector.key())];
+    let mut gradient: Vec<E> = vector.words("before").unwrap().into_iter().map(from_bits).collect();
+    let plan = Plan::new(1, Form::independent(), 1.0).unwrap().with_rounds(vector.rounds().unwrap()).unwrap();
+    let keys = [RunKey::from_bytes(vector.key().unwrap())];
     let mut cpu = engine(isa, &keys, &plan, 0..gradient.len() as u64);
-    let kernel = StepKernel::Blt { row: vector.row(), scale: &[], decay: &[], fresh: true };
-    let step = Step { number: 0, scale: f32::from_bits(vector.hex("scale") as u32), kernel };
+    let kernel = StepKernel::Blt { row: vector.row().unwrap(), scale: &[], decay: &[], fresh: true };
+    let step = Step { number: 0, scale: f32::from_bits(vector.hex("scale").unwrap() as u32), kernel };
     cpu.step(&step, E::gradients(&mut [&mut gradient])).unwrap();
     gradient.iter().map(to_bits).collect()
 }
 
 #[test]
 fn gradients() {
-    for vector in vectors::read("gradients.txt") {
+    for vector in vectors::read(vectors::GRADIENTS).unwrap() {
         assert_eq!(vector.kind, "add", "{}", vector.place);
         for isa in ENGINES {
-            let got = match vector.text("type") {
+            let got = match vector.text("type").unwrap() {
                 "f32" => add(&vector, isa, f32::from_bits, |g| g.to_bits()),
                 "bf16" => add(&vector, isa, |bits| bf16::from_bits(bits as u16), |g| g.to_bits().into()),
                 "f16" => add(&vector, isa, |bits| f16::from_bits(bits as u16), |g| g.to_bits().into()),
                 other => panic!("{}: unknown type {other}", vector.place),
             };
-            assert_eq!(got, vector.words("after"), "{} ({isa:?})", vector.place);
+            assert_eq!(got, vector.words("after").unwrap(), "{} ({isa:?})", vector.place);
         }
     }
 }

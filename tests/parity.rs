@@ -1,8 +1,8 @@
 //! The same bits everywhere: scalar and SIMD, any number of threads, any split into shards, stopped and resumed anywhere.
 
 use corrnoise::{CpuOptions, Form, Isa, Key, Layout, Mechanism, Plan, Resume, Rounds, Shard};
-use corrnoise_workspace::cases::{every_form, square_root_coefs};
-use corrnoise_workspace::gradients::{Bits, assert_same, gradient};
+use corrnoise_testkit::cases::{every_form, square_root_coefs};
+use corrnoise_testkit::gradients::{Bits, assert_same, gradient};
 use half::{bf16, f16};
 
 const SIZES: [u64; 6] = [1, 3, 511, 512, 513, 1_000_007];

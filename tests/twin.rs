@@ -6,8 +6,8 @@
 use corrnoise::backend::{Backend, Step, StepKernel};
 use corrnoise::form::{Kernel, Ring};
 use corrnoise::{CpuGradients, Error, Form, Key, Mechanism, Plan, Result, Rounds, RunKey, Shard};
-use corrnoise_workspace::cases::{every_form, inverse_square_root_coefs, square_root_coefs};
-use corrnoise_workspace::gradients::{Bits, gradient};
+use corrnoise_testkit::cases::{every_form, inverse_square_root_coefs, square_root_coefs};
+use corrnoise_testkit::gradients::{Bits, gradient};
 use half::{bf16, f16};
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};

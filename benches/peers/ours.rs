@@ -4,7 +4,7 @@
 //! over the same bytes. M may be `64x100`: 100 tensors of 64 values. State is kept until another case is named, and a ring is full before anything is timed.
 
 use corrnoise::{CpuOptions, Key, Layout, Mechanism, Plan, huge_pages};
-use corrnoise_workspace::{cases, traffic::Traffic};
+use corrnoise_testkit::{cases, traffic::Traffic};
 use std::io::BufRead;
 use std::time::Instant;
 

@@ -45,7 +45,7 @@ def ptx(check):
             path.parent.mkdir(exist_ok=True)
             path.write_text(text, encoding="utf-8")
     known = {module.path() for module in variants.MODULES}
-    stale += [f"{path.name} (no longer made)" for path in variants.KERNELS.glob("ptx/*.ptx") if path not in known]
+    stale += [f"{path.name} (no longer made)" for path in variants.PTX.glob("*.ptx") if path not in known]
     if stale:
         sys.exit(f"not what the sources give: {', '.join(stale)}; run kernels/build ptx")
     print(f"{len(variants.MODULES)} modules {'are what the sources give' if check else 'written'}")

@@ -6,6 +6,8 @@ from pathlib import Path
 import nvrtc
 
 KERNELS = Path(__file__).resolve().parents[1]
+# Inside the crate that embeds the modules, so that it can be packaged.
+PTX = KERNELS.parent / "crates/cuda/ptx"
 GRADIENTS = {"f32": 4, "bf16": 2, "f16": 2}
 # Every GPU from Volta on compiles this by itself.
 BASELINE = "--gpu-architecture=compute_70"
@@ -22,7 +24,7 @@ class Module:
         return nvrtc.compile_ptx(folder / self.source, options)
 
     def path(self) -> Path:
-        return KERNELS / "ptx" / f"{self.name}.ptx"
+        return PTX / f"{self.name}.ptx"
 
 
 MODULES = [

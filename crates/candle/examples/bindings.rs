@@ -1,4 +1,4 @@
-//! Prints `CASE DTYPE HEX` for every case of `tests/vectors/bindings.json`, made on candle tensors: the gradients of the last step.
+//! Prints `CASE DTYPE HEX` for every case of `tests/data/bindings.json`, made on candle tensors: the gradients of the last step.
 //!
 //! `cargo run -p corrnoise-candle --example bindings`
 
@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use serde_json::Value;
 use std::error::Error;
 
-const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/bindings.json");
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/bindings.json");
 
 /// Tensor `k` before the noise: `((37·i + 11·k) mod 101 − 50) / 16` at coordinate `i`, exact in every type.
 fn gradient(k: u64, len: u64, dtype: DType) -> candle_core::Result<Tensor> {

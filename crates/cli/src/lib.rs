@@ -22,7 +22,7 @@ mod table;
 mod verify;
 
 pub use args::Cli;
-pub use bench::remark;
+pub use bench::{remark, traffic};
 pub use failure::{Failure, Outcome, Result};
 pub use reference::markdown;
 

@@ -5,7 +5,9 @@ mod common;
 use common::{assert_keys, json, number, run};
 use corrnoise::planner::account::{self, Budget, Subsampled};
 use corrnoise::planner::optimize::{self, Problem, Target, unobserved};
-use corrnoise::planner::{Adjacency, Estimator, Factorization, Participation, Strategy, Workload, series};
+use corrnoise::planner::{
+    Adjacency, Estimator, Factorization, Participation, Strategy, Workload, strategy::series,
+};
 use serde_json::Value;
 
 const INSPECT_KEYS: [&str; 21] = [

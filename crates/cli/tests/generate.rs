@@ -68,7 +68,7 @@ fn rows_of_z_are_what_noise_is_made_of() {
     // Z belongs to the plan's key, so noise is C⁻¹ times it: here for a banded inverse, by hand.
     let z = generate(&plans, "regenerate.json", &[&range[..], &["--iid"]].concat());
     let noise = generate(&plans, "regenerate.json", &range);
-    let coefs = corrnoise::planner::series::binomial(0.5, 5);
+    let coefs = corrnoise::planner::strategy::series::binomial(0.5, 5);
     for t in 0..30 {
         for c in 0..300 {
             let sum: f64 = (0..=t.min(4)).map(|age| coefs[age] * f64::from(z[(t - age) * 300 + c])).sum();

@@ -4,8 +4,8 @@ mod common;
 
 use common::{assert_keys, json, number, run};
 use corrnoise::planner::account::{self, Budget};
-use corrnoise::planner::auto::{self, Question, Setting, recommend};
 use corrnoise::planner::optimize::{Problem, Target, blt, unobserved};
+use corrnoise::planner::plan::{self, Question, Setting, recommend};
 use corrnoise::planner::{
     Adjacency, Certificate, Factorization, Goal, Participation, PrivacyUnit, Schedule, Strategy, Workload,
     verify,
@@ -142,7 +142,7 @@ fn one_strategy_under_every_schedule() {
         };
         let strategy = blt::optimize(&problem, 2, &mut unobserved()).unwrap().factorization;
         let question = question(24, Setting::Streaming, goal);
-        let expected = auto::candidate(&question, "blt:2", &strategy, schedule).unwrap();
+        let expected = plan::candidate(&question, "blt:2", &strategy, schedule).unwrap();
         assert_eq!(plan, expected.plan, "{line}");
     }
 }
@@ -460,7 +460,7 @@ fn close(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// `tests/vectors/plans.json`, read by the tests of `crates/python`; `CORRNOISE_BLESS=1` writes it anew.
+/// `tests/data/plans.json`, read by the tests of `crates/python`; `CORRNOISE_BLESS=1` writes it anew.
 #[test]
 fn the_plans_of_other_languages_are_fresh() {
     let made = OTHER_LANGUAGES.map(|(line, keywords)| {
@@ -469,7 +469,7 @@ fn the_plans_of_other_languages_are_fresh() {
         serde_json::json!({ "line": line, "keywords": keywords, "plan": got["plan"]["plan"] })
     });
     let made = Value::from(made.to_vec());
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/plans.json");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/plans.json");
     if std::env::var_os("CORRNOISE_BLESS").is_some() {
         // A line for each.
         let lines = made.as_array().unwrap().iter().map(Value::to_string).collect::<Vec<_>>();

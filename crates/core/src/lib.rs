@@ -31,6 +31,7 @@ mod sampler;
 mod sampling;
 #[doc(hidden)]
 pub mod secret;
+pub mod vectors;
 pub mod warning;
 
 pub use chacha::Rounds;

@@ -8,8 +8,8 @@ use common::Gpu;
 use cuda::Status;
 
 fn committed() -> Vec<(String, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/ptx");
-    let files = std::fs::read_dir(folder).expect("kernels/ptx");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cuda/ptx");
+    let files = std::fs::read_dir(folder).expect("crates/cuda/ptx");
     let paths =
         files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "ptx"));
     paths.map(|path| (path.display().to_string(), std::fs::read_to_string(path).unwrap())).collect()

@@ -3,12 +3,12 @@
 use corrnoise::{Form, Mechanism, Plan, Shard};
 use corrnoise_cuda::{DeviceGradient, OnCuda, stream};
 use corrnoise_cuda_suite::compare::{Both, Onto, key, same_steps};
-use corrnoise_workspace::cases::{every_form, inverse_square_root_coefs, square_root_coefs};
+use corrnoise_testkit::cases::{every_form, inverse_square_root_coefs, square_root_coefs};
 use cuda::control;
 use half::{bf16, f16};
 
 /// The PTX that a BLT with four buffers runs, as committed.
-const BLT4: &str = include_str!("../../../kernels/ptx/blt4.ptx");
+const BLT4: &str = include_str!("../../cuda/ptx/blt4.ptx");
 
 /// What a BLT with four buffers does on `device` with mutated PTX: true if anything differs from the CPU, or a fault is reported.
 fn is_noticed(device: usize) -> bool {

@@ -3,7 +3,7 @@
 use corrnoise::cuda::cudarc::driver::CudaStream;
 use corrnoise::cuda::{Cuda, DeviceElement, DeviceGradient, OnCuda};
 use corrnoise::{Key, Mechanism, Plan, Shard};
-use corrnoise_workspace::gradients::{Bits, assert_same, gradient};
+use corrnoise_testkit::gradients::{Bits, assert_same, gradient};
 use std::sync::Arc;
 
 /// A key for comparisons.

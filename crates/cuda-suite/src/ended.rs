@@ -5,8 +5,8 @@ use crate::replay::{LEN, capture, fork, pointer};
 use corrnoise::cuda::cudarc::driver::{CudaGraph, CudaSlice, CudaStream, sys};
 use corrnoise::cuda::{Cuda, DeviceGradient, ElementType, OnCuda};
 use corrnoise::{CpuOptions, Form, Mechanism, Plan, Resume, Shard};
-use corrnoise_workspace::cases::every_form;
-use corrnoise_workspace::gradients::assert_same;
+use corrnoise_testkit::cases::every_form;
+use corrnoise_testkit::gradients::assert_same;
 use std::sync::Arc;
 
 const CAPTURED: &str = "the stream is being captured";

@@ -1,10 +1,10 @@
-//! The vectors of `tests/vectors/`, through the kernels.
+//! The vectors of `crates/core/vectors/`, through the kernels.
 
 use corrnoise::backend::{Backend, Step, StepKernel};
 use corrnoise::cuda::cudarc::driver::CudaStream;
 use corrnoise::cuda::{Cuda, DeviceElement, DeviceGradient};
+use corrnoise::vectors::{self, Vector};
 use corrnoise::{Form, Plan, RunKey, Shard};
-use corrnoise_workspace::vectors::{self, Vector};
 use half::{bf16, f16};
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,27 +26,30 @@ fn bits(values: Vec<f32>) -> Vec<u32> {
 }
 
 pub(crate) fn normals(stream: &Arc<CudaStream>) {
-    for vector in vectors::read("normals.txt") {
-        let (first, expected) = (vector.decimal("coord"), vector.words("bits"));
+    for vector in vectors::read(vectors::NORMALS).unwrap() {
+        let (first, expected) = (vector.decimal("coord").unwrap(), vector.words("bits").unwrap());
         // The row's own life must have a key; all have the vector's.
-        let lives = usize::from(vector.row().incarnation()) + 1;
-        let keys: Vec<_> = (0..lives).map(|_| RunKey::from_bytes(vector.key())).collect();
+        let lives = usize::from(vector.row().unwrap().incarnation()) + 1;
+        let keys: Vec<_> = (0..lives).map(|_| RunKey::from_bytes(vector.key().unwrap())).collect();
         // A regenerated sum of one row with weight 1: the device's own normals, whatever the row's family.
         let form = Form::regenerate(&[1.0]).unwrap();
-        let plan = Plan::new(1, form, 1.0).unwrap().with_rounds(vector.rounds()).unwrap();
+        let plan = Plan::new(1, form, 1.0).unwrap().with_rounds(vector.rounds().unwrap()).unwrap();
         let mut cuda = engine(stream, &keys, &plan, first..first + expected.len() as u64);
-        let kernel = StepKernel::Regenerate { terms: &[(vector.row(), 1.0)] };
+        let kernel = StepKernel::Regenerate { terms: &[(vector.row().unwrap(), 1.0)] };
         let got = step(&mut cuda, &Step { number: 0, scale: 1.0, kernel }, &vec![0.0_f32; expected.len()]);
         assert_eq!(bits(got), expected, "{}", vector.place);
     }
 }
 
 pub(crate) fn forms(stream: &Arc<CudaStream>) {
-    for vector in vectors::read("forms.txt") {
-        let (coord, expected) = (vector.decimal("coord"), vector.words("bits"));
-        let form: Form = serde_json::from_str(vector.text("form")).unwrap();
-        let (incarnations, keys) = vector.lives();
-        let plan = Plan::new(expected.len() as u64, form, 1.0).unwrap().with_rounds(vector.rounds()).unwrap();
+    for vector in vectors::read(vectors::FORMS).unwrap() {
+        let (coord, expected) = (vector.decimal("coord").unwrap(), vector.words("bits").unwrap());
+        let form: Form = serde_json::from_str(vector.text("form").unwrap()).unwrap();
+        let (incarnations, keys) = vector.incarnations().unwrap();
+        let plan = Plan::new(expected.len() as u64, form, 1.0)
+            .unwrap()
+            .with_rounds(vector.rounds().unwrap())
+            .unwrap();
         let coords = coord.saturating_sub(40)..coord + 40;
         let mut cuda = engine(stream, &keys, &plan, coords.clone());
         let mut terms = Vec::new();
@@ -65,22 +68,23 @@ fn add<T: DeviceElement + Default + Clone>(
     from_bits: impl Fn(u32) -> T,
     to_bits: impl Fn(&T) -> u32,
 ) -> Vec<u32> {
-    let before: Vec<T> = vector.words("before").into_iter().map(from_bits).collect();
-    let plan = Plan::new(1, Form::independent(), 1.0).unwrap().with_rounds(vector.rounds()).unwrap();
-    let mut cuda = engine(stream, &[RunKey::from_bytes(vector.key())], &plan, 0..before.len() as u64);
-    let kernel = StepKernel::Blt { row: vector.row(), scale: &[], decay: &[], fresh: true };
-    let scale = f32::from_bits(vector.hex("scale") as u32);
+    let before: Vec<T> = vector.words("before").unwrap().into_iter().map(from_bits).collect();
+    let plan = Plan::new(1, Form::independent(), 1.0).unwrap().with_rounds(vector.rounds().unwrap()).unwrap();
+    let mut cuda =
+        engine(stream, &[RunKey::from_bytes(vector.key().unwrap())], &plan, 0..before.len() as u64);
+    let kernel = StepKernel::Blt { row: vector.row().unwrap(), scale: &[], decay: &[], fresh: true };
+    let scale = f32::from_bits(vector.hex("scale").unwrap() as u32);
     step(&mut cuda, &Step { number: 0, scale, kernel }, &before).iter().map(to_bits).collect()
 }
 
 pub(crate) fn gradients(stream: &Arc<CudaStream>) {
-    for vector in vectors::read("gradients.txt") {
-        let got = match vector.text("type") {
+    for vector in vectors::read(vectors::GRADIENTS).unwrap() {
+        let got = match vector.text("type").unwrap() {
             "f32" => add(stream, &vector, f32::from_bits, |g| g.to_bits()),
             "bf16" => add(stream, &vector, |bits| bf16::from_bits(bits as u16), |g| g.to_bits().into()),
             "f16" => add(stream, &vector, |bits| f16::from_bits(bits as u16), |g| g.to_bits().into()),
             other => panic!("{}: unknown type {other}", vector.place),
         };
-        assert_eq!(got, vector.words("after"), "{}", vector.place);
+        assert_eq!(got, vector.words("after").unwrap(), "{}", vector.place);
     }
 }

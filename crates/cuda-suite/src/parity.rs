@@ -5,15 +5,15 @@ use corrnoise::cuda::cudarc::driver::CudaStream;
 use corrnoise::cuda::{DeviceGradient, OnCuda};
 use corrnoise::form::{Kernel, Regenerate, Ring};
 use corrnoise::{CpuOptions, Form, Layout, Mechanism, Plan, Resume, Rounds, Shard};
-use corrnoise_workspace::cases::{every_form, inverse_square_root_coefs, square_root_coefs};
-use corrnoise_workspace::gradients::assert_same;
+use corrnoise_testkit::cases::{every_form, inverse_square_root_coefs, square_root_coefs};
+use corrnoise_testkit::gradients::assert_same;
 use half::{bf16, f16};
 use std::sync::Arc;
 
 /// Coefficients that are no powers of two, and enough steps that every slot of every state is read and written.
 const STEPS: u64 = 8;
 
-/// One form per module of `kernels/ptx/`.
+/// One form per module of `crates/cuda/ptx/`.
 fn kernels() -> Vec<(String, Form)> {
     let blts = every_form(STEPS).into_iter().take(9);
     let ring = Ring::toeplitz(&square_root_coefs(6)[1..]).unwrap();

@@ -4,8 +4,8 @@ use crate::compare::{Onto, key, same_step};
 use corrnoise::cuda::cudarc::driver::{CudaGraph, CudaSlice, CudaStream, sys};
 use corrnoise::cuda::{Cuda, DeviceGradient, OnCuda};
 use corrnoise::{Error, Form, Mechanism, Plan, Shard};
-use corrnoise_workspace::cases::every_form;
-use corrnoise_workspace::gradients::assert_same;
+use corrnoise_testkit::cases::every_form;
+use corrnoise_testkit::gradients::assert_same;
 use std::sync::Arc;
 
 pub(crate) const LEN: usize = 1_301;

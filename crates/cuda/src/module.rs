@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 macro_rules! ptx {
     ($name:literal) => {
-        include_str!(concat!("../../../kernels/ptx/", $name, ".ptx"))
+        include_str!(concat!("../ptx/", $name, ".ptx"))
     };
 }
 

@@ -1,6 +1,6 @@
 //! Mutations of the CUDA kernels: are there mistakes that the tests would not notice?
 //!
-//! A mutant is a module of `kernels/ptx/` with one instruction changed, or the PTX of sources with one token changed. The real
+//! A mutant is a module of `crates/cuda/ptx/` with one instruction changed, or the PTX of sources with one token changed. The real
 //! host code runs it on the stand-in for libcuda, and every result (gradients, what lies beside them, state, overflow flag,
 //! step counter) is compared with the CPU engine's, bit for bit. A mutant that differs or faults is *killed*.
 //!

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// A module of `kernels/ptx/`.
+/// A module of `crates/cuda/ptx/`.
 pub struct Module {
     /// Its file's name without `.ptx`.
     pub name: String,
@@ -39,14 +39,14 @@ pub struct Instruction {
     pub operands: Vec<String>,
 }
 
-/// The folder of the kernels.
+/// The folder of the kernels' sources.
 pub fn kernels_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels")
 }
 
-/// Every module of `kernels/ptx/`, by name.
+/// Every module of `crates/cuda/ptx/`, by name.
 pub fn committed() -> Result<Vec<Module>, String> {
-    let folder = kernels_folder().join("ptx");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cuda/ptx");
     let wrong = |error| format!("{}: {error}", folder.display());
     let mut modules = Vec::new();
     for entry in std::fs::read_dir(&folder).map_err(wrong)? {

@@ -13,54 +13,25 @@
 //! # Ok::<(), corrnoise_planner::Error>(())
 //! ```
 
-pub mod account;
-pub mod auto;
-pub mod blt;
-pub mod bounds;
-mod calibrate;
-mod certificate;
-mod claim;
-mod cost;
 mod error;
-mod factorization;
-mod form;
-mod from_form;
-mod gram;
-mod loss;
-mod lower;
+pub mod factorization;
 pub mod names;
 pub mod optimize;
-mod participation;
-mod request;
-mod rows;
-mod schedule;
-mod sensitivity;
-pub mod series;
-mod spec;
-mod strategy;
-pub mod tree;
-mod verified;
-mod warning;
-mod workload;
+pub mod plan;
+pub mod privacy;
+pub mod strategy;
+pub mod utility;
 
-pub use blt::Blt;
-pub use calibrate::{Goal, block_poisson, calibrate, calibrate_bands};
-pub use certificate::{Certificate, Utility, certificate};
-pub use claim::{Amplified, Claim, Method, PrivacyUnit, Terms};
-pub use cost::Cost;
 pub use error::{Error, Result};
-pub use factorization::{CUBIC_LIMIT, Factorization, LINEAR_LIMIT, MATRIX_LIMIT};
-pub use form::MAX_RING_BANDS;
-pub use loss::{Errors, Loss};
-pub use lower::Lower;
-pub use participation::{Participation, max_feasible_participations};
-pub use request::{Request, SettingName, Spelling};
-pub use rows::QUADRATIC_LIMIT;
-pub use schedule::Schedule;
-pub use sensitivity::{Adjacency, Kind, Sensitivity};
-pub use spec::{SamplingSpec, StrategyChoice, StrategySpec};
-pub use strategy::Strategy;
-pub use tree::{Estimator, Tree};
-pub use verified::{verified, verify};
-pub use warning::large_delta;
-pub use workload::Workload;
+pub use factorization::{
+    CUBIC_LIMIT, Factorization, LINEAR_LIMIT, Lower, MATRIX_LIMIT, MAX_RING_BANDS, QUADRATIC_LIMIT,
+};
+pub use plan::{Goal, Request, SettingName, Spelling, block_poisson, calibrate, calibrate_bands};
+pub use privacy::{
+    Adjacency, Amplified, Certificate, Claim, Kind, Method, Participation, PrivacyUnit, Schedule,
+    Sensitivity, Terms, Utility, account, certificate, large_delta, max_feasible_participations, verified,
+    verify,
+};
+pub use strategy::names::{SamplingSpec, StrategyChoice, StrategySpec};
+pub use strategy::{Blt, Estimator, Strategy, Tree};
+pub use utility::{Cost, Errors, Loss, Workload, bounds};

@@ -1,15 +1,15 @@
 //! Values as people write them: strategies, participations, workloads, numbers. The command line and other languages share these names, and
 //! the half sentence that follows a wrong one.
 
-use crate::claim::PrivacyUnit;
 use crate::error::{Error, Result};
 use crate::optimize::Target;
-use crate::participation::Participation;
-use crate::request::SettingName;
-use crate::sensitivity::Adjacency;
-use crate::workload::Workload;
+use crate::plan::request::SettingName;
+use crate::privacy::claim::PrivacyUnit;
+use crate::privacy::participation::Participation;
+use crate::privacy::sensitivity::Adjacency;
+use crate::utility::workload::Workload;
 
-pub use crate::spec::{sampling, strategy, strategy_choice};
+pub use crate::strategy::names::{sampling, strategy, strategy_choice};
 
 /// `single`, `full`, `cyclic:B,K` or `minsep:B,K`.
 pub fn participation(text: &str) -> Result<Participation> {

@@ -1,6 +1,6 @@
 //! Closed forms of BLT strategies against materialised matrices and against 512-bit arithmetic.
 
-use corrnoise_planner::blt::Blt;
+use corrnoise_planner::Blt;
 use num_bigint::BigInt;
 use num_traits::{Signed, ToPrimitive};
 

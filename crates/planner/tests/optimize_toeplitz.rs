@@ -81,7 +81,7 @@ fn nothing_invalid_and_nothing_worse_than_the_start() {
         assert!(banded.factorization.form().is_ok(), "{problem:?}");
         let inverse = toeplitz::banded_inverse(&problem, bands, &mut unobserved()).unwrap();
         assert!(inverse.loss.is_finite() && inverse.factorization.form().is_ok());
-        let noising = corrnoise_planner::series::inverse(&coefs, bands);
+        let noising = corrnoise_planner::strategy::series::inverse(&coefs, bands);
         let from = start(Strategy::banded_inverse(noising).unwrap());
         assert!(inverse.loss <= from.0 * (1.0 + 1e-6), "{problem:?}, {bands}: {from:?}, {}", inverse.loss);
     }

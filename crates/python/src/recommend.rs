@@ -4,7 +4,7 @@ use crate::error::{invalid, raise, raise_planner, whole};
 use crate::plan::Plan;
 use corrnoise::Rounds;
 use corrnoise::planner::optimize::unobserved;
-use corrnoise::planner::{self, Request, Spelling, auto, names};
+use corrnoise::planner::{self, Request, Spelling, names, plan};
 use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 use std::ffi::CString;
@@ -27,8 +27,8 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    fn new(py: Python<'_>, candidate: auto::Candidate) -> PyResult<Py<Candidate>> {
-        let auto::Candidate { name, plan, error, state_bytes, engine_bytes, cost, .. } = candidate;
+    fn new(py: Python<'_>, candidate: plan::Candidate) -> PyResult<Py<Candidate>> {
+        let plan::Candidate { name, plan, error, state_bytes, engine_bytes, cost, .. } = candidate;
         let plan = Py::new(py, Plan(plan))?;
         Py::new(py, Candidate { name, plan, error, state_bytes, engine_bytes, rows_per_step: cost.rows })
     }
@@ -158,6 +158,6 @@ pub(crate) fn recommend(
     for warning in &answer.warnings {
         warn(py, warning)?;
     }
-    let auto::Recommendation { reason, skipped, warnings, .. } = answer;
+    let plan::Recommendation { reason, skipped, warnings, .. } = answer;
     Ok(Recommendation { candidates, best, reason, skipped, warnings })
 }

@@ -1,4 +1,4 @@
-"""Vectors that Rust made (tests/vectors/bindings.json), and gradients as its text defines them."""
+"""Vectors that Rust made (tests/data/bindings.json), and gradients as its text defines them."""
 
 import json
 import threading
@@ -11,7 +11,7 @@ import pytest
 import corrnoise
 
 ROOT = Path(__file__).resolve().parents[3]
-VECTORS = json.loads((ROOT / "tests/vectors/bindings.json").read_text())
+VECTORS = json.loads((ROOT / "tests/data/bindings.json").read_text())
 SIZES = dict(VECTORS["sizes"])
 CASES = {case["name"]: case for case in VECTORS["cases"]}
 

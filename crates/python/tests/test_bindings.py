@@ -107,7 +107,7 @@ def c(name, dtype):
 
 @functools.cache
 def candle_lines():
-    vectors = ROOT / "tests/vectors/bindings.json"
+    vectors = ROOT / "tests/data/bindings.json"
     output = subprocess.run([built("examples/bindings"), vectors], capture_output=True, text=True, check=True).stdout
     return {tuple(line.split()[:2]): bytes.fromhex(line.split()[2]) for line in output.splitlines()}
 

@@ -12,7 +12,7 @@ from conftest import plan as without_claim
 import corrnoise
 from corrnoise import errors
 
-PLANS = json.loads((ROOT / "tests/vectors/plans.json").read_text())
+PLANS = json.loads((ROOT / "tests/data/plans.json").read_text())
 
 
 def body(plan):

@@ -7,7 +7,7 @@ mod machine;
 mod model;
 mod report;
 mod throughput;
-mod traffic;
+pub mod traffic;
 
 pub use model::remark;
 

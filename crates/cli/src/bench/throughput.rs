@@ -3,7 +3,7 @@
 use super::traffic::Traffic;
 use crate::failure::Result;
 use crate::progress::Progress;
-use corrnoise::planner::{Factorization, Strategy, series};
+use corrnoise::planner::{Factorization, Strategy, strategy::series};
 use corrnoise::{Form, Key, Mechanism, Plan, Shard};
 use serde::Serialize;
 use std::time::Instant;

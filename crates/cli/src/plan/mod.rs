@@ -12,8 +12,8 @@ use crate::progress::Progress;
 use crate::strategies;
 use corrnoise::Plan;
 use corrnoise::file::Access;
-use corrnoise::planner::auto::{Question, Recommendation};
 use corrnoise::planner::optimize::unobserved;
+use corrnoise::planner::plan::{Question, Recommendation};
 use corrnoise::planner::{Request, StrategyChoice, verify};
 use std::path::Path;
 

@@ -1,10 +1,10 @@
 //! Known answers: the reference functions and both CPU engines against the vectors of the noise specification.
 
 use super::Finding;
-use super::vectors::{self, Vector};
 use crate::failure::{Failure, Result};
 use corrnoise::backend::{Backend, Step, StepKernel};
 use corrnoise::chacha::ChaCha;
+use corrnoise::vectors::{self, Vector};
 use corrnoise::{
     Cpu, CpuGradients, CpuOptions, Element, Form, Isa, Plan, RunKey, Shard, gauss, noise, reference,
 };
@@ -23,7 +23,7 @@ impl Tally {
         Tally { lines: 0, first: None }
     }
 
-    fn compare<T: PartialEq>(&mut self, vector: &Vector<'_>, who: &str, got: &[T], expected: &[T]) {
+    fn compare<T: PartialEq>(&mut self, vector: &Vector, who: &str, got: &[T], expected: &[T]) {
         if got != expected && self.first.is_none() {
             self.first = Some(format!("{} differs ({who})", vector.place));
         }
@@ -54,7 +54,7 @@ pub fn keystream(_: bool) -> Result<Finding> {
                 let bytes: Vec<u8> = blocks.flatten().flat_map(u32::to_le_bytes).collect();
                 tally.compare(&vector, "reference", &bytes, &expected);
             }
-            _ => return Err(vector.unknown()),
+            _ => return Err(vector.unknown().into()),
         }
         tally.lines += 1;
     }
@@ -77,7 +77,7 @@ pub fn words_to_normals(_: bool) -> Result<Finding> {
                     gauss::normals(gauss::radius(word("radius_word")?), word("angle_word")?);
                 (vec![first, second], vector.words("bits")?)
             }
-            _ => return Err(vector.unknown()),
+            _ => return Err(vector.unknown().into()),
         };
         let got: Vec<u32> = got.iter().map(|value| value.to_bits()).collect();
         tally.compare(&vector, "reference", &got, &expected);
@@ -128,7 +128,7 @@ pub fn forms(_: bool) -> Result<Finding> {
         let (coord, expected) = (vector.decimal("coord")?, vector.words("bits")?);
         let steps = expected.len() as u64;
         let form: Form = serde_json::from_str(vector.text("form")?).map_err(|_| vector.unknown())?;
-        let (incarnations, keys) = vector.lives()?;
+        let (incarnations, keys) = vector.incarnations()?;
         let rounds = vector.rounds()?;
         let ciphers: Vec<_> = keys.iter().map(|key| ChaCha::new(key.bytes(), rounds)).collect();
         let got = reference::trajectory(&ciphers, &form, &incarnations, coord, steps)?;
@@ -154,7 +154,7 @@ pub fn forms(_: bool) -> Result<Finding> {
 
 /// Adds one row to a gradient given as bits, and gives the bits back.
 fn add<E: Element>(
-    vector: &Vector<'_>,
+    vector: &Vector,
     isa: Isa,
     from_bits: fn(u32) -> E,
     to_bits: fn(&E) -> u32,
@@ -176,7 +176,7 @@ pub fn gradients(_: bool) -> Result<Finding> {
                 "f32" => add(&vector, isa, f32::from_bits, |g| g.to_bits())?,
                 "bf16" => add(&vector, isa, |bits| bf16::from_bits(bits as u16), |g| g.to_bits().into())?,
                 "f16" => add(&vector, isa, |bits| f16::from_bits(bits as u16), |g| g.to_bits().into())?,
-                _ => return Err(vector.unknown()),
+                _ => return Err(vector.unknown().into()),
             };
             tally.compare(&vector, name, &got, &vector.words("after")?);
         }

@@ -2,7 +2,7 @@
 
 use super::Finding;
 use crate::failure::Result;
-use corrnoise::planner::series;
+use corrnoise::planner::strategy::series;
 use corrnoise::{
     Checkpoint, Cpu, CpuOptions, Element, Form, Isa, Key, Mechanism, Plan, Resume, RunKey, Shard,
 };

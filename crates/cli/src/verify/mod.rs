@@ -4,7 +4,6 @@ mod answers;
 mod covariance;
 mod engines;
 mod statistics;
-mod vectors;
 
 use crate::account::refuted;
 use crate::args::VerifyArgs;

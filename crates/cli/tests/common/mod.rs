@@ -81,7 +81,7 @@ pub fn files(folder: &Path) -> Vec<String> {
 }
 
 pub fn forms() -> Vec<(&'static str, Form)> {
-    use corrnoise::planner::{Estimator, Factorization, Strategy, series};
+    use corrnoise::planner::{Estimator, Factorization, Strategy, strategy::series};
     let tree = Factorization::new(Strategy::Tree(Estimator::Streaming), 30).unwrap();
     vec![
         ("independent", Form::independent()),

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 const TILE: u64 = 512;
 
-/// What a module of `kernels/ptx/` runs.
+/// What a module of `crates/cuda/ptx/` runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Runs {
     Blt(usize),

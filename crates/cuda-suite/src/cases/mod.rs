@@ -18,9 +18,9 @@ use corrnoise::cuda::cudarc::driver::CudaStream;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The names of the modules of `kernels/ptx/`, sorted.
+/// The names of the modules of `crates/cuda/ptx/`, sorted.
 pub fn modules() -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/ptx");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cuda/ptx");
     let files = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let names = files.map(|file| file.expect("a file").file_name().to_string_lossy().into_owned());
     let mut names: Vec<String> =

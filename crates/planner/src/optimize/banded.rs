@@ -10,9 +10,9 @@ use super::lbfgs::{Settings, minimize};
 use super::{Observer, Optimum, Problem, Progress, Target};
 use crate::error::{Error, Result};
 use crate::factorization::Factorization;
-use crate::participation::Participation;
+use crate::privacy::participation::Participation;
 use crate::strategy::Strategy;
-use crate::workload::Workload;
+use crate::utility::workload::Workload;
 use std::ops::{Add, Div, Mul, Sub};
 use std::time::Instant;
 
@@ -204,7 +204,7 @@ impl Setting {
     fn start(&self) -> Result<Vec<f64>> {
         let strategy = Strategy::toeplitz(self.first.clone())?;
         let factorization = Factorization::new(strategy, self.n)?.column_normalized()?;
-        let gram = crate::gram::Gram::new(&factorization)?;
+        let gram = crate::factorization::gram::Gram::new(&factorization)?;
         let diagonals = (0..self.bands).map(|lag| gram.diagonal(lag)).collect::<Result<Vec<_>>>()?;
         Ok(self.entries().map(|(t, s)| diagonals[t - s][s]).collect())
     }

@@ -10,10 +10,10 @@ mod variables;
 
 use super::lbfgs::{Settings, minimize};
 use super::{Observer, Optimum, Problem, Progress};
-use crate::blt::{Blt, Decay};
 use crate::error::{Error, Result};
 use crate::factorization::Factorization;
 use crate::strategy::Strategy;
+use crate::strategy::blt::{Blt, Decay};
 use gradient::{Buffer, MAX_BUFFERS, Model};
 use std::ops::ControlFlow;
 use std::time::Instant;

@@ -19,12 +19,12 @@ mod shifted;
 
 use super::{Observer, Optimum, Problem, Progress, Target};
 use crate::error::{Error, Result};
+use crate::factorization::lower_triangular::Lower;
 use crate::factorization::{CUBIC_LIMIT, Factorization};
-use crate::lower::Lower;
-use crate::participation::Participation;
-use crate::sensitivity::Adjacency;
+use crate::privacy::participation::Participation;
+use crate::privacy::sensitivity::Adjacency;
 use crate::strategy::Strategy;
-use crate::workload::Workload;
+use crate::utility::workload::Workload;
 use dual::{Dual, Rows};
 use faer::{Mat, MatRef, Side};
 use masked::{Mask, Masked};

@@ -4,7 +4,7 @@
 //! cost microseconds per iteration, and the result must not depend on threads or time.
 
 use super::Progress;
-use crate::series::dot;
+use crate::strategy::series::dot;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 

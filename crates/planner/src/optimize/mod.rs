@@ -10,12 +10,12 @@ pub mod dense;
 pub mod lbfgs;
 pub mod toeplitz;
 
-use crate::bounds;
 use crate::error::Result;
 use crate::factorization::Factorization;
-use crate::participation::Participation;
-use crate::sensitivity::{Adjacency, Kind};
-use crate::workload::Workload;
+use crate::privacy::participation::Participation;
+use crate::privacy::sensitivity::{Adjacency, Kind};
+use crate::utility::bounds;
+use crate::utility::workload::Workload;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -71,7 +71,7 @@ impl Problem {
         }
     }
 
-    /// The bound of [`crate::bounds`] on the RMS loss, and so on the max loss: from the nuclear norm of the workload and the patterns
+    /// The bound of [`crate::utility::bounds`] on the RMS loss, and so on the max loss: from the nuclear norm of the workload and the patterns
     /// that hold every step. `None` where no patterns do, or where nobody knows the singular values of so large a workload.
     pub fn nuclear_bound(&self) -> Result<Option<(f64, &'static str)>> {
         let n = self.num_steps;

@@ -7,10 +7,10 @@ use super::lbfgs::{Settings, minimize};
 use super::{Observer, Optimum, Problem, Progress, Target};
 use crate::error::{Error, Result};
 use crate::factorization::Factorization;
-use crate::participation::Participation;
-use crate::series;
+use crate::privacy::participation::Participation;
 use crate::strategy::Strategy;
-use crate::workload::Workload;
+use crate::strategy::series;
+use crate::utility::workload::Workload;
 use std::time::Instant;
 
 /// The best Toeplitz strategy with `num_bands` bands.

@@ -9,11 +9,11 @@
 //! ```
 
 use super::inverse::{Inverse, ramp_sum_slope, sum_slope};
-use crate::blt::Decay;
 use crate::error::{Error, Result};
 use crate::optimize::{Problem, Target};
-use crate::participation::Participation;
-use crate::workload::Workload;
+use crate::privacy::participation::Participation;
+use crate::strategy::blt::Decay;
+use crate::utility::workload::Workload;
 
 /// Buffers at most: what the engine holds.
 pub(super) const MAX_BUFFERS: usize = corrnoise_core::form::Blt::MAX_BUFFERS;
@@ -188,7 +188,7 @@ impl Model {
         total
     }
 
-    /// `Σ w_t b_t²` for the decoder `b_t = κ + Σ βᵢλ̃ᵢᵗ` of the prefix sums; see [`crate::blt`].
+    /// `Σ w_t b_t²` for the decoder `b_t = κ + Σ βᵢλ̃ᵢᵗ` of the prefix sums; see [`crate::strategy::blt`].
     fn prefix_error_squared(&self, buffers: &[Buffer]) -> Term {
         let inverse = Inverse::of(buffers);
         let d = buffers.len();

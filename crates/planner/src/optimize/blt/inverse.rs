@@ -1,7 +1,7 @@
 //! The inverse of a BLT with the distances its derivatives need, and derivatives of geometric sums.
 
 use super::gradient::{Buffer, MAX_BUFFERS};
-use crate::blt::{Decay, Pole, Root};
+use crate::strategy::blt::{Decay, Pole, Root};
 
 /// What the closed form of the error needs of `C⁻¹`.
 pub(super) struct Inverse {

@@ -10,8 +10,8 @@
 //! the loss is infinite. `λ̃₁ > 0` is not asked for: the square root of momentum SGD has `λ̃₁ = 0`, so its approximations lie on both sides.
 
 use super::gradient::{Buffer, Model};
-use crate::blt::Decay;
 use crate::optimize::lbfgs::Objective;
+use crate::strategy::blt::Decay;
 
 /// The distance from 1 of the largest f32 below it: the engine takes no decay between them.
 pub(super) const EDGE: f64 = 1.0 / (1u64 << 24) as f64;

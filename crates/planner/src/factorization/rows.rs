@@ -1,0 +1,102 @@
+//! Rows of `C⁻¹`, one after another: what quadratic quantities are made of without writing the matrix down.
+
+use crate::error::Result;
+use crate::factorization::{CUBIC_LIMIT, Factorization};
+use crate::strategy::Strategy;
+use crate::strategy::tree::{Estimator, Tree};
+use std::collections::VecDeque;
+
+/// Most steps of a quantity that costs n² operations.
+pub const QUADRATIC_LIMIT: usize = 65_536;
+/// Most operations on rows of the inverse of a banded matrix.
+const BANDED_WORK: usize = 10_000_000_000;
+
+/// Calls `visit(t, first, row)` for every step: `row` holds columns `first..=t` of row `t` of `C⁻¹`, normalisation included.
+/// Not for causal trees, whose rows have a column per node.
+pub(crate) fn for_each_noising_row(
+    factorization: &Factorization,
+    mut visit: impl FnMut(usize, usize, &[f64]),
+) -> Result<()> {
+    factorization.check_size("an n × n quantity", QUADRATIC_LIMIT, "n²")?;
+    if let Some(coefs) = factorization.noising_coefs()? {
+        let reversed: Vec<f64> = coefs.iter().rev().copied().collect();
+        let mut row = vec![0.0; coefs.len()];
+        for t in 0..factorization.num_steps() {
+            let first = factorization.block(t).start;
+            let values = &reversed[coefs.len() - 1 - (t - first)..];
+            let divisor = factorization.divisor(t);
+            row[..values.len()].iter_mut().zip(values).for_each(|(out, value)| *out = divisor * value);
+            visit(t, first, &row[..values.len()]);
+        }
+        return Ok(());
+    }
+    if let Strategy::Banded(rows) = factorization.strategy() {
+        return for_each_banded_row(factorization, rows, visit);
+    }
+    let mut rows = block_rows(factorization, factorization.restart_every())?;
+    for block in factorization.blocks() {
+        // Every block is the leading part of the first, but a full tree over fewer steps is another tree.
+        if block.len() < rows.len() {
+            rows = block_rows(factorization, block.len())?;
+        }
+        for t in block.clone() {
+            let divisor = factorization.divisor(t);
+            let row: Vec<f64> = rows[t - block.start].iter().map(|value| divisor * value).collect();
+            visit(t, block.start, &row);
+        }
+    }
+    Ok(())
+}
+
+/// Rows of `C⁻¹` of one block of a strategy that is not Toeplitz.
+fn block_rows(factorization: &Factorization, len: usize) -> Result<Vec<Vec<f64>>> {
+    Ok(match factorization.strategy() {
+        Strategy::Dense(matrix) => {
+            factorization.check_size("the inverse", CUBIC_LIMIT, "n³/6")?;
+            let inverse = matrix.inverse();
+            (0..len).map(|t| inverse.row(t).to_vec()).collect()
+        }
+        Strategy::Tree(Estimator::Full) => {
+            let tree = Tree::new(Estimator::Full, len)?;
+            (0..len).map(|t| dense_row(tree.noising_row(t))).collect()
+        }
+        other => unreachable!("{other:?} is Toeplitz, or a causal tree"),
+    })
+}
+
+/// A full tree's rows name the leaves, 2s for step s.
+fn dense_row(terms: Vec<(u64, f64)>) -> Vec<f64> {
+    let len = terms.last().map_or(0, |(node, _)| *node as usize / 2 + 1);
+    let mut row = vec![0.0; len];
+    terms.into_iter().for_each(|(node, weight)| row[node as usize / 2] = weight);
+    row
+}
+
+/// `x_t = (e_t − Σ C[t,t−a] x_{t−a}) / C[t,t]`, from as many rows before as there are bands: the inverse is never held as a whole.
+fn for_each_banded_row(
+    factorization: &Factorization,
+    rows: &[Vec<f64>],
+    mut visit: impl FnMut(usize, usize, &[f64]),
+) -> Result<()> {
+    let bands = factorization.num_bands();
+    factorization.check_size("rows of the inverse", (2 * BANDED_WORK / bands).isqrt(), "n²·bands/2")?;
+    for block in factorization.blocks() {
+        let mut past: VecDeque<Vec<f64>> = VecDeque::with_capacity(bands);
+        for t in block.clone() {
+            let own = t - block.start;
+            let coefs = &rows[own];
+            let mut out = vec![0.0; own + 1];
+            for (weight, past) in coefs[1..].iter().zip(&past) {
+                out.iter_mut().zip(past).for_each(|(out, value)| *out -= weight * value);
+            }
+            out[own] += 1.0;
+            out.iter_mut().for_each(|value| *value /= coefs[0]);
+            let divisor = factorization.divisor(t);
+            let scaled: Vec<f64> = out.iter().map(|value| divisor * value).collect();
+            visit(t, block.start, &scaled);
+            past.push_front(out);
+            past.truncate(bands - 1);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! From a budget to a plan: how much noise a strategy needs, and, under Poisson sampling, how many bands.
+
+use crate::error::{Error, Result, check_finite};
+use crate::factorization::Factorization;
+use crate::optimize::{Problem, toeplitz, unobserved};
+use crate::privacy::account::{Budget, Search, Subsampled, gdp_mu_of_budget};
+use crate::privacy::certificate::certify;
+use crate::privacy::claim::{Basis, Terms};
+use crate::privacy::participation::Participation;
+use crate::privacy::schedule::Schedule;
+use crate::utility::workload::Workload;
+use corrnoise_core::{Plan, Sampling};
+
+/// How much privacy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Goal {
+    /// (ε, δ), with amplification where the schedule has it.
+    Budget(Budget),
+    /// μ-GDP of the whole run, stated as ε at δ too.
+    GdpMu {
+        /// μ above 0.
+        gdp_mu: f64,
+        /// δ of the claim.
+        delta: f64,
+    },
+    /// Standard deviation over clip norm times sensitivity. Under Poisson sampling it is that of one round, as users of DP-SGD mean it:
+    /// over clip norm times the largest column norm.
+    NoiseMultiplier {
+        /// Above 0.
+        noise_multiplier: f64,
+        /// δ of the claim.
+        delta: f64,
+    },
+}
+
+impl Goal {
+    /// δ of the claim.
+    pub fn delta(&self) -> f64 {
+        match *self {
+            Goal::Budget(budget) => budget.delta,
+            Goal::GdpMu { delta, .. } | Goal::NoiseMultiplier { delta, .. } => delta,
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let positive = |name: &str, value: f64| {
+            check_finite(name, value)?;
+            if value > 0.0 { Ok(()) } else { Err(Error::parameter(name, value, "above 0")) }
+        };
+        Budget::new(0.0, self.delta())?;
+        match *self {
+            Goal::Budget(budget) => Budget::new(budget.epsilon, budget.delta).map(|_| ()),
+            Goal::GdpMu { gdp_mu, .. } => positive("gdp_mu", gdp_mu),
+            Goal::NoiseMultiplier { noise_multiplier, .. } => positive("noise multiplier", noise_multiplier),
+        }
+    }
+
+    fn stddev(&self, basis: &Basis) -> Result<f64> {
+        match (*self, basis.poisson) {
+            (Goal::Budget(budget), _) => basis.stddev_of_budget(budget),
+            (Goal::GdpMu { gdp_mu, .. }, _) => Ok(basis.stddev_of_mu(gdp_mu)),
+            (Goal::NoiseMultiplier { noise_multiplier, .. }, None) => {
+                Ok(basis.stddev_of_mu(1.0 / noise_multiplier))
+            }
+            (Goal::NoiseMultiplier { noise_multiplier, .. }, Some(_)) => {
+                Ok(basis.stddev_of_round(noise_multiplier))
+            }
+        }
+    }
+}
+
+/// The plan of a strategy with the least noise that meets a goal, and its certificate.
+///
+/// ```
+/// use corrnoise_planner::account::Budget;
+/// use corrnoise_planner::{
+///     Adjacency, Factorization, Goal, Participation, PrivacyUnit, Schedule, Strategy, Terms, Workload, calibrate, verify,
+/// };
+/// let epochs = Participation::Cyclic { separation: 100, max_participations: 5 };
+/// let terms = Terms {
+///     schedule: Schedule::Participation(epochs),
+///     adjacency: Adjacency::ZeroOut,
+///     privacy_unit: PrivacyUnit::Example,
+///     clip_norm: 1.0,
+/// };
+/// let strategy = Factorization::new(Strategy::banded_square_root(100)?, 500)?;
+/// let goal = Goal::Budget(Budget { epsilon: 2.0, delta: 1e-6 });
+/// let plan = calibrate(&strategy, &terms, &Workload::Prefix, &goal)?;
+/// let claim = verify(&plan)?.claim;
+/// assert!(claim.epsilon <= 2.0 && claim.epsilon > 1.99999);
+/// # Ok::<(), corrnoise_planner::Error>(())
+/// ```
+pub fn calibrate(strategy: &Factorization, terms: &Terms, workload: &Workload, goal: &Goal) -> Result<Plan> {
+    goal.check()?;
+    let form = strategy.form()?;
+    let basis = Basis::new(&form, strategy.num_steps(), terms)?;
+    // Scales are rounded to f32 when they are used: with this much more, none falls below what is needed.
+    let stddev = goal.stddev(&basis)? * (1.0 + f64::from(f32::EPSILON));
+    let plan = Plan::new(strategy.num_steps() as u64, form, stddev)?;
+    let plan = match terms.schedule.sampling() {
+        Some(sampling) => plan.with_sampling(sampling)?,
+        None => plan,
+    };
+    certify(&plan, &basis, terms, workload, goal.delta())?.attach(plan)
+}
+
+/// Bands and noise together, for block-cyclic Poisson sampling of batches of expected size `batch_size`: fewer bands are sampled from
+/// larger blocks, more bands correlate better. Returns the strategy and its schedule; the noise is [`calibrate`]'s.
+///
+/// Under sampling a strategy costs its largest column norm, so the strategy for a number of bands is the best one for a stream, and the
+/// number of bands is the one with the least (noise multiplier × loss). Powers of two, then halvings around the best.
+pub fn calibrate_bands(
+    problem: &Problem,
+    dataset_size: u64,
+    batch_size: u64,
+    budget: Budget,
+    max_bands: usize,
+) -> Result<(Factorization, Sampling)> {
+    Budget::new(budget.epsilon, budget.delta)?;
+    let most = check_batches(dataset_size, batch_size)?.min(problem.num_steps as u64) as usize;
+    let most = most.min(max_bands.max(1));
+    let stream = Problem { participation: Participation::Single, ..problem.clone() };
+    let mut tried: std::collections::BTreeMap<usize, (f64, Factorization)> =
+        std::collections::BTreeMap::new();
+    let mut attempt = |bands: usize| -> Result<f64> {
+        if let Some((loss, _)) = tried.get(&bands) {
+            return Ok(*loss);
+        }
+        let sampling = block_poisson(dataset_size, batch_size, bands as u64);
+        let poisson = Schedule::Sampling(sampling).poisson(stream.num_steps).expect("a Poisson scheme");
+        let sampled =
+            Subsampled::calibrated(budget, poisson.sampling_prob, poisson.num_rounds, Search::Coarse)?;
+        // Without amplification a unit takes part in every round: √rounds over μ.
+        let plain = (poisson.num_rounds as f64).sqrt() / gdp_mu_of_budget(budget)?;
+        let best = toeplitz::banded(&stream, bands, &mut unobserved())?;
+        let loss = best.loss * sampled.noise_multiplier.min(plain);
+        tried.insert(bands, (loss, best.factorization));
+        Ok(loss)
+    };
+    let powers = std::iter::successors(Some(1), |bands| Some(bands * 2)).take_while(|bands| *bands < most);
+    let (mut best, mut least) = (1, f64::INFINITY);
+    for bands in powers.chain([most]) {
+        let loss = attempt(bands)?;
+        if loss < least {
+            (best, least) = (bands, loss);
+        }
+    }
+    let mut width = best / 2;
+    // A tenth of the bands changes the loss by less than the coarse search resolves.
+    while width > best / 16 {
+        for bands in [best.saturating_sub(width).max(1), (best + width).min(most)] {
+            let loss = attempt(bands)?;
+            if loss < least {
+                (best, least) = (bands, loss);
+            }
+        }
+        width /= 2;
+    }
+    let (_, factorization) = tried.remove(&best).expect("the best was tried");
+    Ok((factorization, block_poisson(dataset_size, batch_size, best as u64)))
+}
+
+/// Batches per epoch, none larger than `batch_size`: `⌈epochs · dataset_size / batch_size⌉` steps are then no more than `epochs` epochs.
+pub(crate) fn check_batches(dataset_size: u64, batch_size: u64) -> Result<u64> {
+    if dataset_size == 0 {
+        return Err(Error::parameter("dataset size", 0, "at least 1"));
+    }
+    if batch_size == 0 || batch_size > dataset_size {
+        return Err(Error::parameter(
+            "batch size",
+            batch_size,
+            format!("1 to {dataset_size}, the dataset's size"),
+        ));
+    }
+    Ok(dataset_size.div_ceil(batch_size))
+}
+
+/// Blocks that take turns, with batches of the given expected size; one block is plain Poisson sampling.
+pub fn block_poisson(dataset_size: u64, batch_size: u64, num_blocks: u64) -> Sampling {
+    let sampling_prob = (batch_size as f64 * num_blocks as f64 / dataset_size as f64).min(1.0);
+    match num_blocks {
+        1 => Sampling::Poisson { dataset_size, sampling_prob },
+        _ => Sampling::BlockPoisson { dataset_size, num_blocks, sampling_prob },
+    }
+}

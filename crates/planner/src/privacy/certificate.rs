@@ -1,0 +1,217 @@
+//! Certificates: what a plan says of itself, and the check that it is true.
+//!
+//! A certificate is computed from the plan's own form, scales and sampling scheme, so that it speaks of what runs. Verifying computes it
+//! again and compares every statement.
+
+use crate::error::{Error, Result};
+use crate::factorization::Factorization;
+use crate::privacy::claim::{Basis, Claim, EPSILON_ROUNDING, MU_ROUNDING, PrivacyUnit, Terms};
+use crate::privacy::participation::Participation;
+use crate::privacy::schedule::Schedule;
+use crate::privacy::sensitivity::Adjacency;
+use crate::utility::workload::Workload;
+use corrnoise_core::Plan;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Version of the certificate's format.
+const VERSION: u32 = 2;
+
+/// All that a plan says of itself besides what the engine needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Certificate {
+    /// Of the format.
+    pub version: u32,
+    /// Of the library that wrote it.
+    pub planner: String,
+    /// The strategy, as read from the form.
+    pub strategy: String,
+    /// What is released.
+    pub workload: Workload,
+    /// Who takes part when; under a sampling scheme, what it implies.
+    pub participation: Participation,
+    /// Neighbouring datasets.
+    pub adjacency: Adjacency,
+    /// Whose privacy.
+    pub privacy_unit: PrivacyUnit,
+    /// Largest norm of one unit's contribution to a step.
+    pub clip_norm: f64,
+    /// The guarantee.
+    pub claim: Claim,
+    /// What the noise does to the released values; absent where that takes too long to compute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utility: Option<Utility>,
+}
+
+/// Standard deviations of the noise in the workload's values, per coordinate, in units of the summed gradient.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Utility {
+    /// Of the value with the most noise.
+    pub max_error: f64,
+    /// Root mean square over all values.
+    pub rms_error: f64,
+}
+
+/// The certificate of a plan, computed from its form, standard deviation and sampling scheme.
+///
+/// `terms.schedule` must be the plan's own where the plan has one.
+pub fn certificate(plan: &Plan, terms: &Terms, workload: &Workload, delta: f64) -> Result<Certificate> {
+    let num_steps = usize::try_from(plan.num_steps()).unwrap_or(usize::MAX);
+    if terms.schedule.sampling() != plan.sampling() {
+        let stated = format!("{:?}", terms.schedule.sampling());
+        return Err(Error::parameter(
+            "sampling scheme",
+            stated,
+            format!("the plan's, {:?}", plan.sampling()),
+        ));
+    }
+    let basis = Basis::new(plan.form(), num_steps, terms)?;
+    certify(plan, &basis, terms, workload, delta)
+}
+
+pub(crate) fn certify(
+    plan: &Plan,
+    basis: &Basis,
+    terms: &Terms,
+    workload: &Workload,
+    delta: f64,
+) -> Result<Certificate> {
+    let stddev = plan.stddev() * least_kept(plan);
+    Ok(Certificate {
+        version: VERSION,
+        planner: env!("CARGO_PKG_VERSION").into(),
+        strategy: basis.running.describe(),
+        workload: workload.clone(),
+        participation: basis.participation.clone(),
+        adjacency: terms.adjacency,
+        privacy_unit: terms.privacy_unit,
+        clip_norm: terms.clip_norm,
+        claim: basis.claim(stddev, delta, terms)?,
+        utility: utility(&basis.running, workload, plan.stddev())?,
+    })
+}
+
+/// The least that rounding to f32 leaves of any step's scale. Less noise in some steps divides their columns of `C` by as much, so
+/// the sensitivity grows by no more than one over the least.
+fn least_kept(plan: &Plan) -> f64 {
+    let kept = |step: u64| {
+        let exact = plan.stddev() * plan.form().output_scale(step);
+        (f64::from(plan.scale(step)) / exact).min(1.0)
+    };
+    let steps = if plan.form().has_scale_per_step() { plan.num_steps() } else { 1 };
+    (0..steps).map(kept).fold(1.0, f64::min)
+}
+
+fn utility(running: &Factorization, workload: &Workload, stddev: f64) -> Result<Option<Utility>> {
+    match running.errors(workload) {
+        Ok(errors) => Ok(Some(Utility { max_error: stddev * errors.max, rms_error: stddev * errors.rms })),
+        Err(Error::TooLarge { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl Certificate {
+    /// Reads a plan's certificate without checking it.
+    pub fn of(plan: &Plan) -> Result<Certificate> {
+        let map = plan
+            .certificate()
+            .ok_or_else(|| Error::Certificate("there is none: this plan makes no privacy claim".into()))?;
+        let certificate: Certificate = serde_json::from_value(Value::Object(map.clone()))
+            .map_err(|error| Error::Certificate(error.to_string()))?;
+        if certificate.version != VERSION {
+            let version = certificate.version;
+            return Err(Error::Certificate(format!("version {version}: this library reads {VERSION}")));
+        }
+        Ok(certificate)
+    }
+
+    /// What the claim is made for.
+    pub fn terms(&self, plan: &Plan) -> Terms {
+        let schedule = match plan.sampling() {
+            Some(sampling) => Schedule::Sampling(sampling),
+            None => Schedule::Participation(self.participation.clone()),
+        };
+        Terms {
+            schedule,
+            adjacency: self.adjacency,
+            privacy_unit: self.privacy_unit,
+            clip_norm: self.clip_norm,
+        }
+    }
+
+    /// The plan with this certificate.
+    pub fn attach(&self, plan: Plan) -> Result<Plan> {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(map)) => Ok(plan.with_certificate(map)?),
+            other => Err(Error::Certificate(format!("cannot be written: {other:?}"))),
+        }
+    }
+}
+
+/// Computes a plan's certificate again from the rest of the plan and compares every statement.
+///
+/// # Guarantees
+/// `Ok` means that the claim printed in the plan is the one its coefficients, its standard deviation and its sampling scheme have, under
+/// the assumptions it lists.
+pub fn verify(plan: &Plan) -> Result<Certificate> {
+    let stated = Certificate::of(plan)?;
+    let mut computed = certificate(plan, &stated.terms(plan), &stated.workload, stated.claim.delta)?;
+    // Which library wrote a plan does not make its claim true or false.
+    computed.planner.clone_from(&stated.planner);
+    let [left, right] = [&stated, &computed].map(|certificate| {
+        serde_json::to_value(certificate).map_err(|error| Error::Certificate(error.to_string()))
+    });
+    compare("certificate", &left?, &right?)?;
+    Ok(computed)
+}
+
+/// How far a stated number may lie below the computed one, and above it, as a share. Numbers agree to ten digits. Those that a guarantee
+/// rests on are computed larger than they are, by the rounding below: a statement that makes up for no more than that is still true.
+fn tolerances(path: &str) -> (f64, f64) {
+    match path.rsplit('.').next() {
+        Some("epsilon") => (0.9 * EPSILON_ROUNDING, 1e-6),
+        Some("gdp_mu" | "sensitivity") => (0.5 * MU_ROUNDING, 1e-9),
+        // The reciprocal: more of it is the stronger statement.
+        Some("noise_multiplier") => (1e-9, 0.5 * MU_ROUNDING),
+        // A difference of numbers that may be close.
+        Some("tail_delta") => (1e-4, 1e-4),
+        _ => (1e-10, 1e-10),
+    }
+}
+
+fn compare(path: &str, stated: &Value, computed: &Value) -> Result<()> {
+    let differ = || Error::Disagreement {
+        what: path.trim_start_matches("certificate.").into(),
+        stated: stated.to_string(),
+        computed: computed.to_string(),
+    };
+    match (stated, computed) {
+        (Value::Number(a), Value::Number(b)) => {
+            let (a, b) = (a.as_f64().unwrap_or(f64::NAN), b.as_f64().unwrap_or(f64::NAN));
+            let (below, above) = tolerances(path);
+            let fits = a >= b - below * b.abs() && a <= b + above * b.abs();
+            if fits { Ok(()) } else { Err(differ()) }
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            if a.len() != b.len() {
+                return Err(differ());
+            }
+            for (key, value) in a {
+                compare(&format!("{path}.{key}"), value, b.get(key).ok_or_else(differ)?)?;
+            }
+            Ok(())
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            a.iter().zip(b).enumerate().try_for_each(|(i, (a, b))| compare(&format!("{path}[{i}]"), a, b))
+        }
+        (a, b) => {
+            if a == b {
+                Ok(())
+            } else {
+                Err(differ())
+            }
+        }
+    }
+}

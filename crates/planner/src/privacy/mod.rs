@@ -1,0 +1,18 @@
+//! What a mechanism costs in privacy: who takes part when, how far one unit can move the output, and the claim that follows.
+
+pub mod account;
+pub mod certificate;
+pub mod claim;
+pub mod participation;
+pub mod schedule;
+pub mod sensitivity;
+mod verified;
+mod warning;
+
+pub use certificate::{Certificate, Utility, certificate};
+pub use claim::{Amplified, Claim, Method, PrivacyUnit, Terms};
+pub use participation::{Participation, max_feasible_participations};
+pub use schedule::Schedule;
+pub use sensitivity::{Adjacency, Kind, Sensitivity};
+pub use verified::{verified, verify};
+pub use warning::large_delta;

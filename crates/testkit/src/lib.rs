@@ -1,0 +1,7 @@
+//! What the tests, benches and examples of several crates share: forms by name, gradients of every number type, a private training
+//! task on real data, and the memory traffic that a machine can do. Never published.
+
+pub mod cases;
+pub mod digits;
+pub mod gradients;
+pub use corrnoise_cli::traffic;
