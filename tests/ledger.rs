@@ -185,6 +185,31 @@ fn a_key_in_a_checkpoint_keeps_its_ledger() {
     }
 }
 
+/// A process that is just being spawned has copies of all open files until it runs its program: they must not keep a claim alive.
+#[test]
+fn a_claim_ends_with_its_mechanism_while_processes_are_spawned() {
+    let folder = tempfile::tempdir().unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    // The program's name does not matter, nor whether it exists: the copies end when it is run or not found.
+                    let _ = std::process::Command::new("true").status();
+                }
+            });
+        }
+        let key = || Key::from_file(folder.path().join("noise.key"), "").unwrap();
+        drop(Key::create_file(folder.path().join("noise.key")).unwrap());
+        let refused: Vec<_> = (0..300)
+            .filter_map(|_| Mechanism::cpu(&plan(), key(), Shard::whole(DIM).unwrap()).err())
+            .map(|error| error.to_string())
+            .collect();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(refused.is_empty(), "{} of 300 starts refused: {}", refused.len(), refused[0]);
+    });
+}
+
 #[test]
 fn a_replica_that_loads_a_state_is_compared_with_the_others() {
     let folder = tempfile::tempdir().unwrap();
