@@ -11,6 +11,7 @@ use crate::launch::{Args, SEGMENT_WORDS, StepRecord};
 use crate::memory::Memory;
 use crate::module::Kernels;
 use corrnoise_core::{Error, Result};
+use cudarc::driver::sys::CUstream;
 use cudarc::driver::{CudaStream, LaunchConfig, PushKernelArg, result};
 use std::sync::Arc;
 
@@ -144,11 +145,11 @@ impl Loaded {
         Ok(words[1])
     }
 
-    /// Ends the schedule in the order of `stream`, without a kernel and without an answer: all that dropping can do.
-    pub(crate) fn end(&self, stream: &CudaStream) {
-        let _ = stream.context().bind_to_thread();
+    /// Ends the schedule in the order of `stream`, whose context is current, without a kernel and without an answer: all that dropping
+    /// can do.
+    pub(crate) fn end(&self, stream: CUstream) {
         // SAFETY: the counter is 8 bytes of device memory that this value owns.
-        let _ = unsafe { result::memset_d8_async(self.control.address, ENDED_BYTE, 8, stream.cu_stream()) };
+        let _ = unsafe { result::memset_d8_async(self.control.address, ENDED_BYTE, 8, stream) };
     }
 }
 
