@@ -36,11 +36,12 @@ impl Owned {
         list_words: usize,
     ) -> Result<Owned> {
         Ok(Owned {
-            keys: Memory::copy(stream, keys)?,
             state: Memory::zeros(stream, state_bytes)?,
             overflow: Memory::copy(stream, &[u64::MAX])?,
             segments: Memory::zeros(stream, segment_words)?,
             list: Memory::zeros(stream, list_words)?,
+            // Last: from here on nothing fails, and what ends is cleared.
+            keys: Memory::copy(stream, keys)?,
             loaded: None,
             kernels,
             stream: stream.clone(),
