@@ -1,6 +1,7 @@
 //! Mechanisms that end at a bad moment: their graphs give NaN all the same, and nobody's capture is spoilt.
 
-use corrnoise::{Form, Key, Mechanism, Plan, Shard};
+use corrnoise::backend::{Replay, Step};
+use corrnoise::{Form, Incarnations, Key, Mechanism, Plan, RunKey, Shard};
 use corrnoise_cuda::{Cuda, DeviceGradient, ElementType, OnCuda};
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUresult, CUstreamCaptureMode};
 use cudarc::driver::{CudaGraph, CudaSlice, CudaStream, DevicePtrMut, DriverError, result};
@@ -81,4 +82,26 @@ fn a_mechanism_ends_whatever_went_wrong_elsewhere() {
         assert!(stream.context().check_err().is_err(), "the error is still there for whom it concerns");
     }));
     expect_nan(&graph, &gradient, "of a mechanism that is gone");
+}
+
+/// What a graph reads is freed when the replay has ended, and not when ending it failed.
+#[test]
+fn a_replay_that_cannot_end_keeps_what_its_graph_reads() {
+    let stream = corrnoise_cuda::stream(2).unwrap().context().new_stream().unwrap();
+    let (plan, shard) = (plan(), Shard::whole(LEN as u64).unwrap());
+    let mut cuda = Cuda::new(&plan, &[RunKey::from_bytes([5; 32])], &shard, &stream).unwrap();
+    for number in 0..4 {
+        let (lives, mut terms) = (Incarnations::first(), Vec::new());
+        cuda.schedule(&Step::lower(&plan, number, &lives, &mut terms).unwrap()).unwrap();
+    }
+    cuda.start().unwrap();
+    let mut gradient = stream.alloc_zeros::<f32>(LEN).unwrap();
+    let step = [raw(&mut gradient)];
+    let graph = capture(&stream, || cuda.enqueue(&step).unwrap());
+    stream.context().record_err(Err::<(), _>(DriverError(CUresult::CUDA_ERROR_INVALID_VALUE)));
+    assert!(cuda.stop().is_err());
+    graph.launch().unwrap();
+    assert!(stream.clone_dtoh(&gradient).unwrap().iter().all(|value| value.is_finite()), "a scheduled step");
+    drop(cuda);
+    expect_nan(&graph, &gradient, "of a backend that is gone");
 }

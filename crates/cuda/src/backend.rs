@@ -383,9 +383,8 @@ impl Replay for Cuda {
     fn stop(&mut self) -> Result<u64> {
         let _kept = KeepCurrent::new();
         self.schedule = Schedule::default();
-        let Some(loaded) = self.owned.loaded.take() else { return Ok(0) };
-        let made = loaded.finish(&self.owned.stream, &self.owned.kernels)?;
-        self.time += made.min(loaded.count());
+        let (made, ran) = self.owned.finish()?;
+        self.time += ran;
         Ok(made)
     }
 }

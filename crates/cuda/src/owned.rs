@@ -48,6 +48,16 @@ impl Owned {
         })
     }
 
+    /// Ends the schedule, if there is one, and waits: how many steps the device was asked to run, and how many of them it ran.
+    pub(crate) fn finish(&mut self) -> Result<(u64, u64)> {
+        let Some(loaded) = &self.loaded else { return Ok((0, 0)) };
+        // If this fails, graphs may still find the schedule live: it stays until all of this ends, in stream order.
+        let asked = loaded.finish(&self.stream, &self.kernels)?;
+        let ran = asked.min(loaded.count());
+        self.loaded = None;
+        Ok((asked, ran))
+    }
+
     /// Frees the memory, now or as soon as the stream is no longer captured.
     pub(crate) fn retire(self) {
         let mut deferred = DEFERRED.lock().unwrap_or_else(PoisonError::into_inner);
