@@ -1,7 +1,7 @@
 //! Mechanisms that end at a bad moment: their graphs give NaN all the same, and nobody's capture is spoilt.
 
 use corrnoise::backend::{Replay, Step};
-use corrnoise::{Form, Incarnations, Key, Mechanism, Plan, RunKey, Shard};
+use corrnoise::{Error, Form, Incarnations, Key, Mechanism, Plan, RunKey, Shard};
 use corrnoise_cuda::{Cuda, DeviceGradient, ElementType, OnCuda};
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUresult, CUstreamCaptureMode};
 use cudarc::driver::{CudaGraph, CudaSlice, CudaStream, DevicePtrMut, DriverError, result};
@@ -104,4 +104,24 @@ fn a_replay_that_cannot_end_keeps_what_its_graph_reads() {
     assert!(stream.clone_dtoh(&gradient).unwrap().iter().all(|value| value.is_finite()), "a scheduled step");
     drop(cuda);
     expect_nan(&graph, &gradient, "of a backend that is gone");
+}
+
+/// A plan may have more steps than any memory holds records of.
+#[test]
+fn a_replay_of_too_many_steps_is_refused_at_once() {
+    let stream = corrnoise_cuda::stream(3).unwrap();
+    let plan = Plan::new(1 << 39, Form::independent(), 0.75).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let key = Key::from_os().unwrap().with_ledger(folder.path());
+    let mut noise = Mechanism::cuda(&plan, key, Shard::whole(LEN as u64).unwrap(), &stream).unwrap();
+    let mut gradient = stream.alloc_zeros::<f32>(LEN).unwrap();
+    noise.add_to(&mut gradient).unwrap();
+    for num_steps in [1 << 28, (1 << 39) - 1] {
+        assert!(matches!(noise.begin_replay(num_steps), Err(Error::OutOfMemory { .. })), "{num_steps}");
+    }
+    assert!(matches!(noise.begin_replay(u64::MAX), Err(Error::PastEnd { .. })));
+    noise.begin_replay(2).unwrap();
+    assert_eq!(noise.end_replay().unwrap(), 0);
+    noise.add_to(&mut gradient).unwrap();
+    assert_eq!(noise.next_step(), 2);
 }

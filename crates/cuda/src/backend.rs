@@ -7,7 +7,7 @@ use crate::launch::{Args, SEGMENT_WORDS, StepRecord, TERM_WORDS, THREADS_PER_BLO
 use crate::module::Kernels;
 use crate::owned::{Owned, check_not_captured, end_deferred, is_captured};
 use crate::schedule::Schedule;
-use crate::state::{Tiles, VALUE_BYTES};
+use crate::state::{Tiles, VALUE_BYTES, ring_head};
 use corrnoise_core::backend::{Backend, Replay, Step, StepKernel};
 use corrnoise_core::form::Kernel;
 use corrnoise_core::secret::{Secret, on_clean_stack};
@@ -243,14 +243,6 @@ impl Cuda {
     }
 }
 
-/// The slot of the youngest output: each step writes the slot before it, so reading by age is reading forward.
-fn ring_head(time: u64, slots: usize) -> usize {
-    match slots as u64 {
-        0 => 0,
-        slots => ((slots - time % slots) % slots) as usize,
-    }
-}
-
 fn key_words(keys: &[RunKey]) -> Secret<[u32; 8]> {
     let mut list: Secret<[u32; 8]> = Secret::zeroed(keys.len());
     for (words, key) in list.iter_mut().zip(keys) {
@@ -338,6 +330,11 @@ impl Backend for Cuda {
 }
 
 impl Replay for Cuda {
+    fn reserve(&mut self, num_steps: u64) -> Result<()> {
+        let _kept = KeepCurrent::new();
+        self.schedule.reserve(num_steps, self.owned.stream.context())
+    }
+
     fn schedule(&mut self, step: &Step<'_>) -> Result<()> {
         let (record, _) = self.record(step, self.time + self.schedule.len())?;
         let unit = if self.is_ring { 1 } else { TERM_WORDS };

@@ -12,7 +12,7 @@ use crate::memory::Memory;
 use crate::module::Kernels;
 use corrnoise_core::{Error, Result};
 use cudarc::driver::sys::CUstream;
-use cudarc::driver::{CudaStream, LaunchConfig, PushKernelArg, result};
+use cudarc::driver::{CudaContext, CudaStream, LaunchConfig, PushKernelArg, result};
 use std::sync::Arc;
 
 /// 64-bit words before the table of segments: the counter, what was counted when the schedule ended, and two that align the table.
@@ -56,6 +56,17 @@ impl Drop for Control {
 }
 
 impl Schedule {
+    /// Makes room for records, on the host; the device must have room for them too.
+    pub(crate) fn reserve(&mut self, num_steps: u64, context: &CudaContext) -> Result<()> {
+        let bytes = u128::from(num_steps) * size_of::<StepRecord>() as u128;
+        let (_, total) = context.mem_get_info().map_err(device_error("ask for the device's memory"))?;
+        let steps = usize::try_from(num_steps).ok().filter(|_| bytes <= total as u128);
+        match steps.map(|steps| self.records.try_reserve_exact(steps)) {
+            Some(Ok(())) => Ok(()),
+            _ => Err(Error::OutOfMemory { bytes }),
+        }
+    }
+
     /// Adds a step whose list is `words`, `unit` words per entry.
     pub(crate) fn push(&mut self, mut record: StepRecord, words: &[u32], unit: usize) -> Result<()> {
         if self.words[self.last..] != *words {
