@@ -205,6 +205,16 @@ fn a_place_that_cannot_be_made_is_named() {
 
 /// A step's call is a store: far below the 2 µs that a step may spend on it. The bound is loose, for machines that are shared.
 #[test]
+fn a_place_without_a_name_is_refused_and_nothing_is_made() {
+    let place = Place::folder(Path::new(""));
+    for start in [Start::First, Start::Exact, Start::Shared, Start::Fresh] {
+        let refused = claim(&place, &rows("first", &[(0, 9)]), 3, start).err().unwrap().to_string();
+        assert!(refused.contains("ledger is \"\": expected the path of a folder"), "{refused}");
+    }
+    assert!(!Path::new("lock").exists(), "in the folder that the program runs in");
+}
+
+#[test]
 fn counting_a_step_takes_no_time() {
     let folder = tempfile::tempdir().unwrap();
     let place = Place::folder(folder.path());
