@@ -40,6 +40,8 @@ impl OwnFile {
 
 impl Drop for OwnFile {
     fn drop(&mut self) {
+        // Closing is not enough: a fork that was made before the file was noted, or without the C library, has it open too.
+        let _ = self.file.unlock();
         forks::forget(self.slot);
     }
 }
