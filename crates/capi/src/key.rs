@@ -2,9 +2,13 @@
 
 use crate::argument::{OutHandle, borrow, free, path, text};
 use crate::status::{Failure, Outcome, Status, entry};
+use corrnoise::secret::on_clean_stack;
 use corrnoise::{Error, Key};
 use std::ffi::c_char;
 use std::sync::Mutex;
+
+/// Bytes of stack that copying a caller's key may use.
+const COPY_STACK: usize = 4 << 10;
 
 /// 32 secret bytes and the public name of the run that uses them. Wiped when freed.
 ///
@@ -81,7 +85,9 @@ pub unsafe extern "C" fn corrnoise_key_from_bytes(
         let (out, bytes) = unsafe { (OutHandle::new(out)?, borrow(bytes.cast::<[u8; 32]>(), "bytes")?) };
         // SAFETY: the crate's contract.
         let run_id = unsafe { text(run_id, "run_id") }?;
-        out.put(KeyHandle::new(Key::from_bytes(*bytes, run_id)));
+        // The bytes go through the stack on their way.
+        let key = on_clean_stack::<COPY_STACK, _>(|| Key::from_bytes(*bytes, run_id));
+        out.put(KeyHandle::new(key));
         Ok(())
     })
 }

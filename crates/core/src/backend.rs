@@ -107,6 +107,12 @@ pub trait Backend {
 /// The steps are scheduled before anything is captured. Past the last scheduled one the device turns gradients into NaN
 /// rather than letting one pass without noise.
 pub trait Replay: Backend {
+    /// Makes room for the steps to come, before the first of them is scheduled; refuses more than fit into memory.
+    fn reserve(&mut self, num_steps: u64) -> Result<()> {
+        let _ = num_steps;
+        Ok(())
+    }
+
     /// Takes one more step for the device to run; called in the order of the steps, before [`Replay::start`].
     fn schedule(&mut self, step: &Step<'_>) -> Result<()>;
 

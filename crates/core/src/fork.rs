@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// The process that made something; forks of it are others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Process(u64);
+pub struct Process(u64);
 
 /// Numbers given so far: a child goes on from its parent's, so that a number is new in the whole line of descent.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 impl Process {
     /// This process.
-    pub(crate) fn current() -> Process {
+    pub fn current() -> Process {
         let Some(cell) = cell() else { return Process(std::process::id().into()) };
         let number = cell.load(Ordering::Acquire);
         if number != 0 {
@@ -29,7 +29,7 @@ impl Process {
     }
 
     /// Whether this is the process that runs now, not one that it was forked from.
-    pub(crate) fn is_current(self) -> bool {
+    pub fn is_current(self) -> bool {
         match cell() {
             Some(cell) => cell.load(Ordering::Acquire) == self.0,
             None => self.0 == u64::from(std::process::id()),

@@ -14,7 +14,8 @@ mod cpu;
 mod error;
 #[doc(hidden)]
 pub mod file;
-mod fork;
+#[doc(hidden)]
+pub mod fork;
 pub mod form;
 pub mod gauss;
 mod key;

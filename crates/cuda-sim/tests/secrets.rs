@@ -31,3 +31,17 @@ fn keys_are_cleared_when_a_mechanism_ends() {
     assert_eq!(count(&mut || noise = Some(make())), to_make + 1, "cleared with the next one");
     assert_eq!(count(&mut || drop(noise.take())), 1);
 }
+
+/// Keys are sent when all memory is there: what was allocated before is freed, and not cleared.
+#[test]
+fn a_mechanism_that_does_not_fit_sends_no_key() {
+    let device = 5;
+    let stream = corrnoise_cuda::stream(device).unwrap();
+    let plan = Plan::new(4, Form::blt(&[0.3], &[0.9]).unwrap(), 0.75).unwrap();
+    let copies = || control::calls_on(device, "cuMemcpyHtoDAsync_v2");
+    let before = copies();
+    let shard = Shard::whole(3 << 30).unwrap();
+    let refused = Mechanism::cuda(&plan, Key::from_os().unwrap(), shard, &stream);
+    assert!(matches!(refused, Err(corrnoise::Error::OutOfMemory { .. })));
+    assert_eq!(copies(), before);
+}

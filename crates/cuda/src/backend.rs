@@ -3,12 +3,15 @@
 use crate::current::KeepCurrent;
 use crate::device::{check_capability, device_error};
 use crate::gradient::{DeviceGradient, ElementType};
-use crate::launch::{Args, SEGMENT_WORDS, StepRecord, TERM_WORDS, THREADS_PER_BLOCK, WARPS_PER_BLOCK, stage};
+use crate::launch::{
+    Args, SEGMENT_WORDS, StepRecord, TERM_WORDS, THREADS_PER_BLOCK, WARPS_PER_BLOCK, key_words, stage,
+};
 use crate::module::Kernels;
 use crate::owned::{Owned, check_not_captured, end_deferred, is_captured};
 use crate::schedule::Schedule;
-use crate::state::{Tiles, VALUE_BYTES};
+use crate::state::{Tiles, VALUE_BYTES, ring_head};
 use corrnoise_core::backend::{Backend, Replay, Step, StepKernel};
+use corrnoise_core::fork::Process;
 use corrnoise_core::form::Kernel;
 use corrnoise_core::secret::{Secret, on_clean_stack};
 use corrnoise_core::{Error, Plan, Result, Row, RunKey, Shard};
@@ -26,6 +29,10 @@ use std::sync::Arc;
 pub struct Cuda {
     /// Taken when the backend is dropped.
     owned: ManuallyDrop<Owned>,
+    /// The driver does not serve forks of the process that it was loaded in: calls there fail, or never return.
+    process: Process,
+    /// Of the device.
+    name: String,
     shard: Shard,
     tiles: Tiles,
     slots: usize,
@@ -77,6 +84,8 @@ impl Cuda {
         let owned = Owned::new(stream, kernels, keys.as_flattened(), state_bytes, segment_words, list_words)?;
         let mut cuda = Cuda {
             owned: ManuallyDrop::new(owned),
+            process: Process::current(),
+            name: stream.context().name().unwrap_or_else(|_| "unnamed device".into()),
             shard: shard.clone(),
             slots,
             is_ring: matches!(form.kernel(), Kernel::Ring(_)),
@@ -131,14 +140,14 @@ impl Cuda {
 
     /// What runs, for people: the device's name.
     pub fn describe(&self) -> String {
-        let _kept = KeepCurrent::new();
-        let context = self.owned.stream.context();
-        let name = context.name().unwrap_or_else(|_| "unnamed device".into());
-        format!("CUDA device {}: {name}", context.ordinal())
+        format!("CUDA device {}: {}", self.owned.stream.context().ordinal(), self.name)
     }
 
     /// The first step at which an f16 gradient left its range, if there was one. Waits for the stream.
     pub fn first_overflow(&self) -> Result<Option<u64>> {
+        if !self.process.is_current() {
+            return Err(Error::Forked);
+        }
         let _kept = KeepCurrent::new();
         let Owned { stream, overflow, .. } = &*self.owned;
         check_not_captured(stream)?;
@@ -243,24 +252,6 @@ impl Cuda {
     }
 }
 
-/// The slot of the youngest output: each step writes the slot before it, so reading by age is reading forward.
-fn ring_head(time: u64, slots: usize) -> usize {
-    match slots as u64 {
-        0 => 0,
-        slots => ((slots - time % slots) % slots) as usize,
-    }
-}
-
-fn key_words(keys: &[RunKey]) -> Secret<[u32; 8]> {
-    let mut list: Secret<[u32; 8]> = Secret::zeroed(keys.len());
-    for (words, key) in list.iter_mut().zip(keys) {
-        for (word, bytes) in words.iter_mut().zip(key.bytes().as_chunks::<4>().0) {
-            *word = u32::from_le_bytes(*bytes);
-        }
-    }
-    list
-}
-
 /// Bytes of stack that lowering and launching a step use here: a step's arguments hold its key. What the driver copies is its own.
 const STEP_STACK: usize = 8 << 10;
 
@@ -338,6 +329,11 @@ impl Backend for Cuda {
 }
 
 impl Replay for Cuda {
+    fn reserve(&mut self, num_steps: u64) -> Result<()> {
+        let _kept = KeepCurrent::new();
+        self.schedule.reserve(num_steps, self.owned.stream.context())
+    }
+
     fn schedule(&mut self, step: &Step<'_>) -> Result<()> {
         let (record, _) = self.record(step, self.time + self.schedule.len())?;
         let unit = if self.is_ring { 1 } else { TERM_WORDS };
@@ -383,9 +379,8 @@ impl Replay for Cuda {
     fn stop(&mut self) -> Result<u64> {
         let _kept = KeepCurrent::new();
         self.schedule = Schedule::default();
-        let Some(loaded) = self.owned.loaded.take() else { return Ok(0) };
-        let made = loaded.finish(&self.owned.stream, &self.owned.kernels)?;
-        self.time += made.min(loaded.count());
+        let (made, ran) = self.owned.finish()?;
+        self.time += ran;
         Ok(made)
     }
 }

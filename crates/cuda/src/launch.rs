@@ -3,7 +3,8 @@
 use crate::device::device_error;
 use crate::module::Kernels;
 use bytemuck::{Pod, Zeroable};
-use corrnoise_core::Result;
+use corrnoise_core::secret::Secret;
+use corrnoise_core::{Result, RunKey};
 use cudarc::driver::{CudaStream, DeviceRepr, LaunchConfig, PushKernelArg};
 
 /// Coordinates per warp.
@@ -74,6 +75,17 @@ const _: () = assert!(size_of::<Args>() == 216 && size_of::<Words>() == 3840);
 unsafe impl DeviceRepr for Args {}
 // SAFETY: as above.
 unsafe impl DeviceRepr for Words {}
+
+/// Keys as a kernel reads them, 8 words each.
+pub(crate) fn key_words(keys: &[RunKey]) -> Secret<[u32; 8]> {
+    let mut list: Secret<[u32; 8]> = Secret::zeroed(keys.len());
+    for (words, key) in list.iter_mut().zip(keys) {
+        for (word, bytes) in words.iter_mut().zip(key.bytes().as_chunks::<4>().0) {
+            *word = u32::from_le_bytes(*bytes);
+        }
+    }
+    list
+}
 
 /// Sends words as launch parameters: no pinned memory, no waiting, and a captured graph sends them again.
 ///

@@ -6,7 +6,7 @@ use crate::module::Kernels;
 use crate::schedule::Loaded;
 use corrnoise_core::{Error, Result};
 use cudarc::driver::sys::{CUresult, CUstreamCaptureStatus};
-use cudarc::driver::{CudaStream, DriverError};
+use cudarc::driver::{CudaStream, DriverError, result};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a backend has on the device.
@@ -36,24 +36,35 @@ impl Owned {
         list_words: usize,
     ) -> Result<Owned> {
         Ok(Owned {
-            keys: Memory::copy(stream, keys)?,
             state: Memory::zeros(stream, state_bytes)?,
             overflow: Memory::copy(stream, &[u64::MAX])?,
             segments: Memory::zeros(stream, segment_words)?,
             list: Memory::zeros(stream, list_words)?,
+            // Last: from here on nothing fails, and what ends is cleared.
+            keys: Memory::copy(stream, keys)?,
             loaded: None,
             kernels,
             stream: stream.clone(),
         })
     }
 
+    /// Ends the schedule, if there is one, and waits: how many steps the device was asked to run, and how many of them it ran.
+    pub(crate) fn finish(&mut self) -> Result<(u64, u64)> {
+        let Some(loaded) = &self.loaded else { return Ok((0, 0)) };
+        // If this fails, graphs may still find the schedule live: it stays until all of this ends, in stream order.
+        let asked = loaded.finish(&self.stream, &self.kernels)?;
+        let ran = asked.min(loaded.count());
+        self.loaded = None;
+        Ok((asked, ran))
+    }
+
     /// Frees the memory, now or as soon as the stream is no longer captured.
     pub(crate) fn retire(self) {
         let mut deferred = DEFERRED.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_captured(&self.stream).unwrap_or(false) {
-            // The graph that is being captured must not find a live schedule, and its stream cannot be used to say so.
-            if let (Some(loaded), Ok(other)) = (&self.loaded, self.stream.context().new_stream()) {
-                loaded.end(&other);
+        bind(&self.stream);
+        if ask(&self.stream).unwrap_or(false) {
+            if let Some(loaded) = &self.loaded {
+                end_beside(loaded);
             }
             deferred.push(self);
         }
@@ -62,27 +73,56 @@ impl Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
+        bind(&self.stream);
+        let (keys, bytes) = (self.keys.address, self.keys.slice.num_bytes());
         // In stream order, after the last kernel that reads them; on failure the context is gone, and they with it.
-        let _ = self.stream.memset_zeros(&mut self.keys.slice);
+        // SAFETY: this value owns the memory, which is `bytes` long.
+        let _ = unsafe { result::memset_d8_async(keys, 0, bytes, self.stream.cu_stream()) };
         if let Some(loaded) = &self.loaded {
-            loaded.end(&self.stream);
+            loaded.end(self.stream.cu_stream());
         }
     }
+}
+
+/// Ends a schedule though its stream is captured: the graph must not find it live, and the stream cannot be used to say so. The stream
+/// for it is not one of cudarc's, which waits for the whole context when it makes its first: a capture does not survive that.
+fn end_beside(loaded: &Loaded) {
+    if let Ok(other) = result::stream::create(result::stream::StreamKind::NonBlocking) {
+        loaded.end(other);
+        // SAFETY: made here, and used no more; the driver finishes what it was given.
+        let _ = unsafe { result::stream::destroy(other) };
+    }
+}
+
+/// Makes the stream's context current. cudarc would first report an error that it kept from another object's end, and not do it.
+fn bind(stream: &CudaStream) {
+    // SAFETY: the stream keeps its context.
+    let _ = unsafe { result::ctx::set_current(stream.context().cu_ctx()) };
 }
 
 /// Ends what was deferred and can end now.
 pub(crate) fn end_deferred() {
     let mut deferred = DEFERRED.lock().unwrap_or_else(PoisonError::into_inner);
-    deferred.retain(|owned| is_captured(&owned.stream).unwrap_or(false));
+    deferred.retain(|owned| {
+        bind(&owned.stream);
+        ask(&owned.stream).unwrap_or(false)
+    });
 }
 
 /// Whether what is enqueued now becomes part of a graph rather than being run.
 pub(crate) fn is_captured(stream: &CudaStream) -> Result<bool> {
-    match stream.capture_status() {
+    let bound = stream.context().bind_to_thread();
+    bound.and_then(|()| ask(stream)).map_err(device_error("ask whether the stream is captured"))
+}
+
+/// The driver's answer to that, in the stream's context.
+fn ask(stream: &CudaStream) -> std::result::Result<bool, DriverError> {
+    // SAFETY: the stream lives as long as its owner.
+    match unsafe { result::stream::is_capturing(stream.cu_stream()) } {
         Ok(status) => Ok(status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE),
         // The default stream, while a stream that waits for it is captured.
         Err(DriverError(CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)) => Ok(true),
-        Err(error) => Err(device_error("ask whether the stream is captured")(error)),
+        Err(error) => Err(error),
     }
 }
 

@@ -11,7 +11,8 @@ use crate::launch::{Args, SEGMENT_WORDS, StepRecord};
 use crate::memory::Memory;
 use crate::module::Kernels;
 use corrnoise_core::{Error, Result};
-use cudarc::driver::{CudaStream, LaunchConfig, PushKernelArg, result};
+use cudarc::driver::sys::CUstream;
+use cudarc::driver::{CudaContext, CudaStream, LaunchConfig, PushKernelArg, result};
 use std::sync::Arc;
 
 /// 64-bit words before the table of segments: the counter, what was counted when the schedule ended, and two that align the table.
@@ -55,6 +56,17 @@ impl Drop for Control {
 }
 
 impl Schedule {
+    /// Makes room for records, on the host; the device must have room for them too.
+    pub(crate) fn reserve(&mut self, num_steps: u64, context: &CudaContext) -> Result<()> {
+        let bytes = u128::from(num_steps) * size_of::<StepRecord>() as u128;
+        let (_, total) = context.mem_get_info().map_err(device_error("ask for the device's memory"))?;
+        let steps = usize::try_from(num_steps).ok().filter(|_| bytes <= total as u128);
+        match steps.map(|steps| self.records.try_reserve_exact(steps)) {
+            Some(Ok(())) => Ok(()),
+            _ => Err(Error::OutOfMemory { bytes }),
+        }
+    }
+
     /// Adds a step whose list is `words`, `unit` words per entry.
     pub(crate) fn push(&mut self, mut record: StepRecord, words: &[u32], unit: usize) -> Result<()> {
         if self.words[self.last..] != *words {
@@ -144,11 +156,11 @@ impl Loaded {
         Ok(words[1])
     }
 
-    /// Ends the schedule in the order of `stream`, without a kernel and without an answer: all that dropping can do.
-    pub(crate) fn end(&self, stream: &CudaStream) {
-        let _ = stream.context().bind_to_thread();
+    /// Ends the schedule in the order of `stream`, whose context is current, without a kernel and without an answer: all that dropping
+    /// can do.
+    pub(crate) fn end(&self, stream: CUstream) {
         // SAFETY: the counter is 8 bytes of device memory that this value owns.
-        let _ = unsafe { result::memset_d8_async(self.control.address, ENDED_BYTE, 8, stream.cu_stream()) };
+        let _ = unsafe { result::memset_d8_async(self.control.address, ENDED_BYTE, 8, stream) };
     }
 }
 

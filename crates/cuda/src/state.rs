@@ -67,6 +67,14 @@ impl Tiles {
     }
 }
 
+/// The slot of a ring's youngest output: each step writes the slot before it, so reading by age is reading forward.
+pub(crate) fn ring_head(time: u64, slots: usize) -> usize {
+    match slots as u64 {
+        0 => 0,
+        slots => ((slots - time % slots) % slots) as usize,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -39,11 +39,11 @@ impl OwnFile {
 }
 
 impl Drop for OwnFile {
-    /// Unlocks by name and not by closing alone: a process that another thread is just spawning (`posix_spawn`, which runs no fork
-    /// handlers) has a copy of the open file until it runs its program, and would hold the lock for that long.
+    /// Unlocks by name, because closing is not enough: a fork that was made before the file was noted or without the C library has
+    /// it open too, and so has a process that another thread is just spawning, until it runs its program.
     fn drop(&mut self) {
-        forks::forget(self.slot);
         let _ = self.file.unlock();
+        forks::forget(self.slot);
     }
 }
 

@@ -70,6 +70,10 @@ impl Place {
     fn located(&self) -> Result<Option<(PathBuf, bool)>> {
         Ok(match self {
             Place::Nowhere => None,
+            // Only an empty name stays relative, or any in a folder that is gone: the ledger would lie wherever the program is.
+            Place::Folder(folder) if !folder.is_absolute() => {
+                return Err(Error::parameter("ledger", format!("{folder:?}"), "the path of a folder"));
+            }
             Place::Folder(folder) => Some((folder.clone(), true)),
             Place::Beside(folder) => match std::env::var_os(VARIABLE).filter(|name| !name.is_empty()) {
                 // It would be another folder wherever the program is started, or goes.

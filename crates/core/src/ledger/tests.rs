@@ -203,7 +203,31 @@ fn a_place_that_cannot_be_made_is_named() {
     assert!(error.contains("ledger") && error.contains("file"), "{error}");
 }
 
+/// A second descriptor of an open file is what a forked child has of it, if nobody closed it there.
+#[test]
+fn a_lock_ends_with_its_owner_whoever_has_the_file_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lock");
+    let lock = lock::lock_folder(folder.path()).unwrap();
+    let of_a_child = lock.file().try_clone().unwrap();
+    let again = || lock::OwnFile::open(&lock::open_options(), &path).unwrap().try_lock(&path).unwrap();
+    assert!(!again());
+    drop(lock);
+    assert!(again());
+    drop(of_a_child);
+}
+
 /// A step's call is a store: far below the 2 µs that a step may spend on it. The bound is loose, for machines that are shared.
+#[test]
+fn a_place_without_a_name_is_refused_and_nothing_is_made() {
+    let place = Place::folder(Path::new(""));
+    for start in [Start::First, Start::Exact, Start::Shared, Start::Fresh] {
+        let refused = claim(&place, &rows("first", &[(0, 9)]), 3, start).err().unwrap().to_string();
+        assert!(refused.contains("ledger is \"\": expected the path of a folder"), "{refused}");
+    }
+    assert!(!Path::new("lock").exists(), "in the folder that the program runs in");
+}
+
 #[test]
 fn counting_a_step_takes_no_time() {
     let folder = tempfile::tempdir().unwrap();

@@ -34,6 +34,7 @@ impl<B: Replay> Mechanism<B> {
     }
 
     fn hand_over(&mut self, end: u64) -> Result<()> {
+        self.backend.reserve(end - self.next_step)?;
         for number in self.next_step..end {
             let step = Step::lower(&self.plan, number, &self.incarnations, &mut self.terms)?;
             self.backend.schedule(&step)?;
