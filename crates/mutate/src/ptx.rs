@@ -22,6 +22,8 @@ pub struct Kernel {
     pub body: Range<usize>,
     /// Its instructions, in order.
     pub instructions: Vec<Instruction>,
+    /// Lines that can be jumped to.
+    pub labels: Vec<usize>,
     /// Per register, the lines of its first mention and its last.
     spans: HashMap<String, (usize, usize)>,
 }
@@ -106,7 +108,8 @@ impl Kernel {
                 span.1 = instruction.line;
             }
         }
-        Kernel { name, body, instructions, spans }
+        let labels = body.clone().filter(|line| lines[*line].starts_with('$')).collect();
+        Kernel { name, body, instructions, labels, spans }
     }
 
     /// The gradient type that runs this kernel; f32 for `stage` and `advance`, which know of none.

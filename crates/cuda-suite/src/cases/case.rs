@@ -1,5 +1,6 @@
 //! One thing that a mutant is run on: a plan, places in the coordinate space, and what is done.
 
+use super::edge::edge;
 use crate::compare::Both;
 use corrnoise::backend::{Step, StepKernel};
 use corrnoise::cuda::ElementType;
@@ -21,6 +22,11 @@ pub enum Onto {
     /// What brings the sum nearest to the middle between two values of the gradient's type: any rounding shows. For f32, which
     /// is not rounded again, as [`Onto::Cancelled`].
     Halfway,
+    /// What makes the sum's rounding depend on the noise's last bit, where there is such a value; else as [`Onto::Cancelled`].
+    Edge {
+        /// Whether it tells the noise from the next larger number in magnitude, or from the next smaller one.
+        above: bool,
+    },
     /// One, but infinite at one or two places of a segment.
     Infinity {
         /// Which segment.
@@ -52,7 +58,7 @@ const SPECIAL: [f32; 13] = [
 impl Onto {
     /// Whether it follows the step's noise.
     pub fn follows_noise(self) -> bool {
-        matches!(self, Onto::Cancelled | Onto::Halfway)
+        matches!(self, Onto::Cancelled | Onto::Halfway | Onto::Edge { .. })
     }
 
     /// The value at place `i` of segment `segment`; `place` is its place in the buffer and `noise` what will be added to it.
@@ -60,6 +66,7 @@ impl Onto {
         E::from_f32(match self {
             Onto::Cancelled => -noise,
             Onto::Halfway => halfway::<E>(noise) - noise,
+            Onto::Edge { above } => edge::<E>(noise, above),
             Onto::Zero => 0.0,
             Onto::Values => ((place as u64 * 7919) % 10_007) as f32 * 1e-3 - 5.0,
             Onto::Special => SPECIAL[place % 13],
@@ -125,6 +132,15 @@ impl Lowered {
             Work::Regenerate { .. } => {}
         }
         self
+    }
+
+    /// A step that adds one row as it is, multiplied by `scale` once: the first of a run, so that nothing came before it.
+    pub fn of_row(plan: &Plan, name: Row, scale: f32) -> Result<Lowered> {
+        let mut step = Lowered { scale, ..Lowered::of(plan, 0)? }.with_row(name);
+        if let Work::Regenerate { terms } = &mut step.work {
+            *terms = vec![(name, 1.0)];
+        }
+        Ok(step)
     }
 
     /// As a backend takes it.

@@ -3,17 +3,18 @@
 #![allow(clippy::single_range_in_vec_init, reason = "a shard of one segment is a list of one range")]
 
 use super::case::{Action, Case, Lowered, Onto, Work};
-use super::witnesses::{self, key};
+use super::rare;
+use super::witnesses::key;
 use corrnoise::form::{Kernel, Ring};
 use corrnoise::{Error, Family, Form, Plan, Result, Rounds, Row, RunKey};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-const TILE: u64 = 512;
+pub(super) const TILE: u64 = 512;
 
 /// What a module of `crates/cuda/ptx/` runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Runs {
+pub(super) enum Runs {
     Blt(usize),
     Ring { bf16: bool },
     Regenerate,
@@ -31,7 +32,7 @@ impl Runs {
     }
 
     /// A form of this kind: a ring has `slots` slots, a regenerated sum as many terms and one more.
-    fn form(self, slots: usize) -> Result<Form> {
+    pub(super) fn form(self, slots: usize) -> Result<Form> {
         let weight = |i: usize| 0.9 / (1.3 + i as f64);
         match self {
             Runs::Blt(buffers) => {
@@ -60,7 +61,7 @@ fn history(form: Form, bf16: bool) -> Result<Form> {
 }
 
 /// A few lives of a run, each with a key of its own.
-fn few_keys() -> Arc<Vec<RunKey>> {
+pub(super) fn few_keys() -> Arc<Vec<RunKey>> {
     Arc::new((0..3).map(key).collect())
 }
 
@@ -112,7 +113,8 @@ pub fn fast(module: &str, f16: bool) -> Result<Vec<Case>> {
     let runs = Runs::of(module)?;
     let mut cases = vec![
         at_the_edges(runs)?,
-        tails(runs)?,
+        rare::tails(runs)?,
+        rare::named_tails(runs)?,
         whole(runs)?,
         far(runs)?,
         replayed(runs)?,
@@ -123,8 +125,8 @@ pub fn fast(module: &str, f16: bool) -> Result<Vec<Case>> {
         cases.push(overflows(runs)?);
     }
     match runs {
-        Runs::Blt(_) => {}
-        Runs::Ring { .. } => cases.extend([one_band(runs)?, many_slots(runs)?]),
+        Runs::Blt(_) => cases.push(scheduled_lives(runs)?),
+        Runs::Ring { .. } => cases.extend([one_band(runs)?, many_slots(runs)?, scheduled_lives(runs)?]),
         Runs::Regenerate => cases.extend([lives(runs)?, long_list(runs)?]),
     }
     Ok(cases)
@@ -137,17 +139,6 @@ fn at_the_edges(runs: Runs) -> Result<Case> {
     let steps = steps(&plan, 0..5, |t| t as u16 % 3)?;
     let onto = |i| [Onto::Values, Onto::Cancelled, Onto::Special, Onto::Halfway, Onto::Zero][i];
     Ok(Case { name: "edges", plan, keys: few_keys(), segments, shifts, actions: one_by_one(steps, onto) })
-}
-
-/// Blocks with small radius words in each of the eight pairs, and on both sides of the limit.
-fn tails(runs: Runs) -> Result<Case> {
-    // A ring of one slot keeps the noise in f32, whatever the gradient's type.
-    let plan = Plan::new(1, runs.form(1)?, 1.25)?.with_rounds(Rounds::R8)?;
-    let segments = witnesses::tiles().map(|tile| TILE * tile..TILE * (tile + 1)).collect::<Vec<_>>();
-    let shifts = vec![0; segments.len()];
-    let step = Lowered::of(&plan, 0)?;
-    let actions = vec![Action::Step(step, Onto::Cancelled)];
-    Ok(Case { name: "tails", plan, keys: few_keys(), segments, shifts, actions })
 }
 
 fn whole(runs: Runs) -> Result<Case> {
@@ -285,8 +276,8 @@ fn many_slots(runs: Runs) -> Result<Case> {
     })
 }
 
-/// Terms of 65,535 lives and of every family.
-fn lives(runs: Runs) -> Result<Case> {
+/// Rows of lives from the first to the last that a run can have, and of every family.
+fn rows_of_lives() -> Result<Vec<Row>> {
     let rows = [
         (Family::Step, 0, 0),
         (Family::TreeNode, 1, 5),
@@ -297,8 +288,22 @@ fn lives(runs: Runs) -> Result<Case> {
         (Family::Sampler, 0xfffe, 77),
         (Family::Step, 0x1234, 1),
     ];
-    let rows = rows.into_iter().map(|(family, life, index)| Row::new(family, life, index));
-    let rows: Vec<Row> = rows.collect::<Result<_>>()?;
+    rows.into_iter().map(|(family, life, index)| Row::new(family, life, index)).collect()
+}
+
+/// A schedule whose steps belong to lives of all numbers: the device finds each one's key.
+fn scheduled_lives(runs: Runs) -> Result<Case> {
+    let plan = Plan::new(8, runs.form(3)?, 0.75)?;
+    let named = |(t, row)| Ok(Lowered::of(&plan, t)?.with_row(row));
+    let steps: Vec<_> = (0..).zip(rows_of_lives()?).map(named).collect::<Result<_>>()?;
+    let actions = vec![Action::Replay { launches: steps.len(), steps, onto: Onto::Zero }];
+    let (keys, segments) = (many_keys(), vec![1..400]);
+    Ok(Case { name: "scheduled lives", plan, keys, segments, shifts: vec![3], actions })
+}
+
+/// Terms of 65,535 lives and of every family.
+fn lives(runs: Runs) -> Result<Case> {
+    let rows = rows_of_lives()?;
     let plan = Plan::new(3, runs.form(7)?, 0.75)?;
     let number = |t: usize, terms: Vec<Row>| {
         let terms = terms.into_iter().enumerate().map(|(i, row)| (row, 0.7 - 0.2 * i as f32)).collect();
@@ -317,24 +322,16 @@ fn long_list(runs: Runs) -> Result<Case> {
     Ok(Case { name: "long list", plan, keys: few_keys(), segments: vec![100..140], shifts: vec![0], actions })
 }
 
-/// Hundreds of small radius words in each pair, for the roundings behind them.
-fn many_tails(runs: Runs) -> Result<Case> {
-    let plan = Plan::new(1, runs.form(1)?, 1.25)?.with_rounds(Rounds::R8)?;
-    let segments: Vec<_> = witnesses::many_tails().map(|tile| TILE * tile..TILE * (tile + 1)).collect();
-    let shifts = vec![0; segments.len()];
-    let actions = vec![Action::Step(Lowered::of(&plan, 0)?, Onto::Cancelled)];
-    Ok(Case { name: "many tails", plan, keys: few_keys(), segments, shifts, actions })
-}
-
-/// Two steps of 2²⁰ values in memory that allows fours and 2²⁰ in memory that does not: roundings that seldom show.
+/// Two steps of 2²⁰ values in memory that allows fours and 2²⁰ in memory that does not, for roundings that seldom show; before it,
+/// places where those are that show less often still.
 pub fn deep(module: &str) -> Result<Vec<Case>> {
     let runs = Runs::of(module)?;
     let plan = Plan::new(3, runs.form(2)?, 0.75)?.with_rounds(Rounds::R8)?;
     let steps = steps(&plan, 0..3, |_| 0)?.split_off(1);
     // The first is in the middle of a run, so that a ring has coefficients and a BLT its buffers.
-    let onto = |i| if i == 0 { Onto::Cancelled } else { Onto::Halfway };
+    let onto = |i| if i == 0 { Onto::Edge { above: true } } else { Onto::Halfway };
     let segments = vec![0..1 << 20, (1 << 20) + 5 * TILE + 1..2 << 20];
     let actions = one_by_one(steps, onto);
     let deep = Case { name: "deep", plan, keys: few_keys(), segments, shifts: vec![0, 1], actions };
-    Ok(vec![many_tails(runs)?, deep])
+    Ok(vec![rare::last_bits(runs)?, rare::many_tails(runs)?, deep])
 }

@@ -4,8 +4,12 @@
 
 mod case;
 mod device;
+mod edge;
 mod expected;
 mod list;
+#[cfg(test)]
+mod mistakes;
+mod rare;
 mod witnesses;
 
 pub use case::{Action, Case, Lowered, Onto, Work};

@@ -4,13 +4,13 @@
 //! Found by search, with ChaCha8, the key of life 0 and row 0; the tests below make them again.
 
 use corrnoise::chacha::ChaCha;
-use corrnoise::{Rounds, RunKey};
+use corrnoise::{Family, Result, Rounds, Row, RunKey};
 use std::sync::OnceLock;
 
 /// Per pair, a block whose radius word is below 2¹⁶, the limit of a tail.
 const SMALL: [u64; 8] = [7_130, 88_098, 40_466, 73_900, 140_946, 86_947, 27_211, 11_138];
 /// Per pair, a block whose radius word is 2¹⁶ − 1, the largest that has a tail.
-const LARGEST: [u64; 8] = [
+pub(super) const LARGEST: [u64; 8] = [
     9_303_199_582,
     3_040_133_219,
     919_757_258,
@@ -34,7 +34,7 @@ const SMALLEST: [u64; 8] = [
 
 /// Per pair, a block whose radius word lies between 2¹⁶ and 2¹⁷, beside one of another pair that has a tail: a tail in its place
 /// would move the uniform by almost half a unit of the word or more, enough for the radius to show it.
-const BESIDE: [u64; 8] = [
+pub(super) const BESIDE: [u64; 8] = [
     671_012_966,
     2_617_882_297,
     1_425_905_082,
@@ -68,16 +68,55 @@ const FIRST_ANGLE: [u64; 8] = [
     9_600_102_693,
 ];
 
+/// Per pair, a block of [`named_row`] whose radius word is below 2⁸: most of the extension shows. Beyond the low word of the counter.
+const NAMED: [u64; 8] = [
+    181_944_772_990,
+    181_935_260_607,
+    181_956_513_609,
+    181_977_471_879,
+    181_971_912_242,
+    181_936_609_760,
+    181_946_590_548,
+    181_957_859_161,
+];
+
+/// Tiles, ascending, that show every single mistake of the normals' arithmetic in every pair: `mistakes` says which they are.
+const LAST_BITS: [u64; 95] = [
+    23, 123, 277, 341, 349, 543, 768, 770, 1_042, 1_246, 1_297, 1_483, 1_596, 1_701, 2_102, 2_343, 2_573,
+    2_679, 2_690, 2_704, 2_889, 3_063, 3_318, 3_378, 3_585, 3_588, 4_021, 4_492, 5_614, 5_933, 6_632, 7_770,
+    8_643, 8_815, 11_866, 14_503, 14_504, 14_964, 15_836, 32_868, 33_423, 33_540, 33_907, 35_930, 37_449,
+    38_856, 39_112, 39_672, 41_923, 43_973, 45_666, 69_149, 72_125, 79_621, 145_606, 173_202, 189_331,
+    225_352, 241_976, 297_743, 322_324, 331_949, 342_718, 426_374, 449_025, 486_499, 525_502, 710_351,
+    714_329, 821_149, 900_998, 1_045_349, 1_238_680, 1_241_888, 1_251_532, 1_280_016, 1_334_172, 1_382_949,
+    1_593_060, 1_631_720, 2_884_884, 3_028_826, 3_776_889, 3_790_561, 5_549_557, 5_755_774, 5_931_367,
+    7_818_677, 8_280_689, 9_691_894, 11_883_824, 15_676_335, 19_237_433, 22_154_288, 28_778_214,
+];
+
 /// The tiles of all these blocks, ascending.
 pub(crate) fn tiles() -> impl Iterator<Item = u64> {
-    let mut tiles: Vec<u64> = [SMALL, LARGEST, SMALLEST, BESIDE, LAST_ANGLE, FIRST_ANGLE]
-        .concat()
-        .into_iter()
-        .map(|block| block / 32)
-        .collect();
+    tiles_of([SMALL, LARGEST, SMALLEST, BESIDE, LAST_ANGLE, FIRST_ANGLE].concat())
+}
+
+fn tiles_of(blocks: impl IntoIterator<Item = u64>) -> impl Iterator<Item = u64> {
+    let mut tiles: Vec<u64> = blocks.into_iter().map(|block| block / 32).collect();
     tiles.sort_unstable();
     tiles.dedup();
     tiles.into_iter()
+}
+
+/// A row whose name has bits in each part of both words.
+pub(crate) fn named_row() -> Result<Row> {
+    Row::new(Family::TreeNode, 1, 0x5d_a5c3_9e71)
+}
+
+/// The tiles of [`named_row`] with a small radius word.
+pub(crate) fn named_tiles() -> impl Iterator<Item = u64> {
+    tiles_of(NAMED)
+}
+
+/// Where a mistake in the last bit of any operation shows.
+pub(crate) fn last_bits() -> impl Iterator<Item = u64> {
+    LAST_BITS.into_iter()
 }
 
 /// Some 2,000 tiles with a small radius word, in all pairs evenly; found once.
@@ -121,6 +160,9 @@ mod tests {
             assert!(moved.abs() > 0.49, "pair {pair}: {moved}");
             let angle = |blocks: [u64; 8]| cipher.block(0, blocks[pair])[2 * pair + 1];
             assert_eq!([angle(LAST_ANGLE), angle(FIRST_ANGLE)], [u32::MAX, 0], "pair {pair}");
+            let row = named_row().unwrap();
+            let named = ChaCha::new(key(row.incarnation()).bytes(), Rounds::R8);
+            assert!(named.block(row.stream(), NAMED[pair])[2 * pair] < 1 << 8, "pair {pair}");
         }
     }
 }

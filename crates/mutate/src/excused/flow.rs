@@ -71,6 +71,14 @@ pub(super) fn by_ones(change: &Change<'_>) -> bool {
     let (old, new) = (change.old.operands.get(2).and_then(|o| o.parse::<i64>().ok()), change.new_integer(2));
     let grows = matches!((old, new), (Some(old), Some(new)) if new > old);
     match change.old.opcode.as_str() {
+        // The branch to the fours; without it, the next one leads past them.
+        "bra" => {
+            let mut next =
+                change.kernel.instructions.iter().skip_while(|other| other.line <= change.old.line);
+            let past = next.next().is_some_and(|bra| bra.opcode == "bra.uni");
+            let fours = next.next().is_some_and(|load| load.opcode.starts_with("ld.global.v4."));
+            change.operator == Operator::Drop && past && fours
+        }
         "setp.le.s64" => ["setp.eq.s64", "setp.lt.s64"].contains(&to),
         "setp.gt.s64" => to == "setp.gt.u64" || (change.operator == Operator::Immediate && grows),
         "add.s64" => {
@@ -149,15 +157,29 @@ pub(super) fn skipped_loop(change: &Change<'_>) -> bool {
     copies(change.old) && after.any(again)
 }
 
-/// The compiler makes a uniform again where a tail may follow, and copies a key again into the loop over rounds.
+/// The compiler makes a uniform again where a tail may follow, and copies keys and names again into the loop over rounds. A copy is
+/// needless if the same one stands before it, nothing jumps to between the two, and nothing there writes what is copied.
 pub(super) fn repeated(change: &Change<'_>) -> bool {
-    let same = |before: &Instruction| match change.old.opcode.as_str() {
-        "mov.u32" => before.operands == change.old.operands,
-        "mul.rn.f32" => before.opcode == "mul.rn.f32" && change.has_constant(&["0f2F800000"]),
-        _ => false,
+    let old = change.old;
+    let same = |before: &Instruction| {
+        let between = |line: &usize| (before.line..old.line).contains(line);
+        let writes = |other: &Instruction| other.operands.first() == old.operands.get(1);
+        let mut lines = change.kernel.instructions.iter().filter(|other| between(&other.line));
+        match old.opcode.as_str() {
+            "mov.u32" | "cvt.u32.u64" => {
+                (&before.opcode, &before.operands) == (&old.opcode, &old.operands)
+                    && !change.kernel.labels.iter().any(between)
+                    && !lines.any(writes)
+            }
+            "mul.rn.f32" => before.opcode == "mul.rn.f32" && change.has_constant(&["0f2F800000"]),
+            _ => false,
+        }
     };
-    let before = change.old.operands.first().and_then(|d| change.definition(d));
-    change.operator == Operator::Drop && before.is_some_and(same)
+    let onto_itself = |new: &Instruction| {
+        change.operator == Operator::Redirect && old.opcode == "mov.u32" && new.operands[0] == new.operands[1]
+    };
+    let is_dropped = change.operator == Operator::Drop || change.new.as_ref().is_some_and(onto_itself);
+    is_dropped && old.operands.first().and_then(|d| change.definition(d)).is_some_and(same)
 }
 
 pub(super) fn last_return(change: &Change<'_>) -> bool {
@@ -195,17 +217,41 @@ pub(super) fn past_the_tiles(change: &Change<'_>) -> bool {
     change.operator == Operator::Drop && change.definition(guard).is_some_and(is_test)
 }
 
-/// Whether a launch has a schedule, where only the source of its key depends on it: a step by value has its key in both places.
+/// Whether a launch has a schedule, where only the source of its key depends on it.
+///
+/// The key comes from memory if the launch has a schedule and is live. The host puts `keys[life of the row]` into a launch by value, and
+/// the same keys are in memory, where the row's name finds them by the same life: such a launch may read either, and it is always
+/// live. It is never part of a captured graph, which could outlive the keys in memory: steps by value are refused on a stream that is
+/// captured. So a test that takes every launch for a scheduled one changes nothing. One that takes a scheduled launch for a step by
+/// value is noticed, since its key is zero; so is one that forgets whether the launch is live.
 pub(super) fn launch_key(change: &Change<'_>) -> bool {
-    let of_flag =
-        |register: &String| change.definition(register).is_some_and(|setp| setp.opcode == "setp.eq.s16");
-    if change.old.opcode == "or.pred" && change.new_opcode() == "xor.pred" {
-        return change.old.operands[1..].iter().any(of_flag);
+    let is_live = |setp: &Instruction| setp.opcode == "setp.eq.s16";
+    let of_flag = |register: &String| change.definition(register).is_some_and(is_live);
+    if change.old.opcode == "or.pred" {
+        let only_live = |new: &Instruction| new.operands[1..].iter().all(of_flag);
+        return match change.operator {
+            Operator::Opcode => {
+                change.new_opcode() == "xor.pred" && change.old.operands[1..].iter().any(of_flag)
+            }
+            Operator::Redirect => change.new.as_ref().is_some_and(only_live),
+            _ => false,
+        };
+    }
+    let is_address = |load: &Instruction| load.opcode == "ld.param.u64" && load.operands[1].ends_with("+32]");
+    // List, keys, counter and number of steps: none of them is zero in a replay.
+    if is_address(change.old) {
+        let reads =
+            |other: &&Instruction| other.operands.iter().skip(1).any(|o| *o == change.old.operands[0]);
+        let tests = |other: &Instruction| other.opcode == "setp.eq.s64" && other.operands[2] == "0";
+        let others = ["+16]", "+24]", "+40]", "+48]"];
+        let other = |new: &Instruction| others.iter().any(|offset| new.operands[1].ends_with(offset));
+        return change.operator == Operator::Offset
+            && change.new.as_ref().is_some_and(other)
+            && change.kernel.instructions.iter().filter(reads).all(tests);
     }
     let schedule = change.old.operands.get(1).and_then(|register| change.definition(register));
-    let is_null = change.is("setp.eq.s64", &[(2, "0")])
-        && schedule.is_some_and(|load| load.operands[1].ends_with("+32]"));
-    is_null
+    change.is("setp.eq.s64", &[(2, "0")])
+        && schedule.is_some_and(is_address)
         && match change.operator {
             Operator::Comparison => change.new_opcode() == "setp.lt.s64",
             Operator::Immediate | Operator::Redirect => true,

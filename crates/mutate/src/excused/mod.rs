@@ -45,6 +45,7 @@ const CLASSES: &[Class] = &[
         numbers::not_negative,
         "the operand is below 2^31 (or 2^63), or what differs is cut off: signed and unsigned agree",
     ),
+    (numbers::multiple, "twice or four times an index has its sign"),
     (flow::rounds, "the number of rounds is 8, 12 or 20, never 0: the loop always runs"),
     (
         flow::counts,
@@ -55,10 +56,6 @@ const CLASSES: &[Class] = &[
     (
         numbers::extension,
         "the lowest bits of a tail's extension are rounded off, unless the radius word is nearly 0: once in 2^32 or less",
-    ),
-    (
-        numbers::first_horner,
-        "the first Horner step of sine and cosine reaches the last bit of a normal once in a million; 16 bits without a state in f32 show that bit once in a hundred. The large case has 262,144 values of each pair; tests/twin.rs compares 10^7",
     ),
     (
         numbers::masked_zeros,
@@ -100,10 +97,6 @@ const CLASSES: &[Class] = &[
         "a pair looks at its limit only where another word of the block is small: the limit itself beside one is once in 2^45",
     ),
     (numbers::any_nan, "past the end the scale is NaN: which NaN does not matter"),
-    (
-        numbers::small_coefficient,
-        "the sine's smallest coefficient, 4e-8, is added to one near 1: its lowest bits show once in 100,000 values or less",
-    ),
     (flow::repeated, "the register holds the same value already"),
     (flow::by_ones, "it decides whether a thread adds by fours; one by one the bits are the same"),
     (

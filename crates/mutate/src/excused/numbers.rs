@@ -58,6 +58,15 @@ pub(super) fn not_negative(change: &Change<'_>) -> bool {
         "setp.eq.s64" => to == "setp.le.s64" && change.old.operands[2] == "0",
         "setp.eq.s32" => to == "setp.le.s32" && change.old.operands[2] == "0",
         "setp.ne.s32" => to == "setp.gt.s32" && change.old.operands[2] == "0",
+        // A flag of 0 or 1, or several of them joined by `or`.
+        "setp.eq.s16" => to == "setp.le.s16" && change.old.operands[2] == "0",
+        // A bf16 becomes the upper half of an f32: copies of its sign are shifted out.
+        "cvt.u32.u16" => {
+            let reads =
+                |other: &&Instruction| other.operands.iter().skip(1).any(|o| *o == change.old.operands[0]);
+            let shifts = |other: &Instruction| other.opcode == "shl.b32" && other.operands[2] == "16";
+            to == "cvt.s32.s16" && change.kernel.instructions.iter().filter(reads).all(shifts)
+        }
         "setp.lt.u32" | "setp.ge.u32" => to.ends_with(".s32") && to[..7] == change.old.opcode[..7],
         // Not where a word of the keystream is compared with the limit of a tail.
         "setp.gt.u32" => to == "setp.gt.s32" && change.old.operands[2] == "1",
@@ -66,6 +75,23 @@ pub(super) fn not_negative(change: &Change<'_>) -> bool {
         }
         _ => false,
     }
+}
+
+/// An index in a gradient, compared with 0 or −1 by way of its double or its quadruple: an address's offset in bytes. An index has
+/// 48 bits, so none of them is shifted out, and the sign stays.
+pub(super) fn multiple(change: &Change<'_>) -> bool {
+    let Some(new) = change.new.as_ref().filter(|_| change.operator == Operator::Redirect) else {
+        return false;
+    };
+    let is_multiple = |shl: &Instruction| {
+        shl.opcode == "shl.b64"
+            && shl.operands[1] == change.old.operands[1]
+            && ["1", "2"].contains(&shl.operands[2].as_str())
+    };
+    let of_sign = change.is("setp.gt.s64", &[(2, "-1")]) || change.is("setp.lt.s64", &[(2, "0")]);
+    of_sign
+        && new.operands[2] == change.old.operands[2]
+        && change.definition(&new.operands[1]).is_some_and(is_multiple)
 }
 
 pub(super) fn tiny(change: &Change<'_>) -> bool {
@@ -79,14 +105,6 @@ pub(super) fn extension(change: &Change<'_>) -> bool {
     let near = |other: &&Instruction| (change.old.line..change.old.line + 4).contains(&other.line);
     let feeds_tail = change.kernel.instructions.iter().filter(near).any(|other| other.opcode == "bfi.b64");
     let low = |number: i64| number as u32 & !1 < 1 << 20;
-    if change.new_opcode() == "cvt.rz.f32.u64" {
-        return has_no_f32_state(change);
-    }
-    // At the limit a tail changes the radius by 2^-20 of itself.
-    if change.is("setp.gt.u32", &[(2, "65535")]) {
-        let nearly = change.new_integer(2).is_some_and(|limit| (65_533..65_538).contains(&limit));
-        return has_no_f32_state(change) && (change.new_opcode() == "setp.ge.u32" || nearly);
-    }
     // A constant of the cipher that is added to an extension.
     let constant = change.old.operands.get(2).and_then(|constant| constant.parse::<i64>().ok());
     if change.old.opcode == "add.s32"
@@ -101,25 +119,13 @@ pub(super) fn extension(change: &Change<'_>) -> bool {
         && (change.new_opcode() == "xor.b32" || change.new_integer(2).is_some_and(low))
 }
 
-pub(super) fn first_horner(change: &Change<'_>) -> bool {
-    let is_first = change.has_constant(&["0fBB96DEC9", "0f3A6B4255"])
-        || (change.operator == Operator::Immediate
-            && ["0fBB96DEC9", "0f3A6B4255"].contains(&change.old.operands[1].as_str()));
-    // With a state in f32, only what changes one rounding.
-    let slight = [Operator::Sign, Operator::Rounding].contains(&change.operator);
-    is_first && (slight || has_no_f32_state(change))
-}
-
-/// Nothing keeps the noise in f32: its lowest bits hardly show.
-fn has_no_f32_state(change: &Change<'_>) -> bool {
-    ["blt0", "regenerate", "ring_bf16"].contains(&change.module) && change.kernel.name != "noise_f32"
-}
-
 /// A shift by 16 leaves 16 bits, and a name's family is 0, 1 or 2: masks may have any bits above.
 pub(super) fn masked_zeros(change: &Change<'_>) -> bool {
     let new = change.new_integer(2).filter(|_| change.operator == Operator::Immediate);
-    // A block has 128 threads; and bits of a mantissa's mask that the exponent's bits are put over.
-    let of_thread = new.is_some_and(|mask| mask & 0x7f == 31) && change.is("and.b32", &[(2, "31")]);
+    // A block has 128 threads, so a thread's number has 7 bits, and four times it has 9.
+    let of_thread = (new.is_some_and(|mask| mask & 0x7f == 31) && change.is("and.b32", &[(2, "31")]))
+        || (new.is_some_and(|mask| mask & 0x1ff == 124) && change.is("and.b32", &[(2, "124")]));
+    // Bits of a mantissa's mask that the exponent's bits are put over.
     let of_mantissa = new.is_some_and(|mask| mask & !0x3f00_0000 == 0x7f_ffff);
     // After a shift to the left the lowest bit is zero.
     let of_sign =
@@ -136,13 +142,6 @@ pub(super) fn any_nan(change: &Change<'_>) -> bool {
     let is_nan = |bits: u32| bits & 0x7fff_ffff > 0x7f80_0000;
     change.is("mov.f32", &[(1, "0f7FC00000")])
         && bits.and_then(|bits| u32::from_str_radix(bits, 16).ok()).is_some_and(is_nan)
-}
-
-pub(super) fn small_coefficient(change: &Change<'_>) -> bool {
-    let bits = change.new.as_ref().and_then(|new| new.operands.get(1)?.strip_prefix("0f"));
-    let near = |bits: u32| bits ^ 0xb33b_bd2e < 1 << 10;
-    change.is("mov.f32", &[(1, "0fB33BBD2E")])
-        && bits.and_then(|bits| u32::from_str_radix(bits, 16).ok()).is_some_and(near)
 }
 
 /// `or` with bits that a shift or mask has just cleared.

@@ -43,12 +43,6 @@ const CLASSES: &[Class] = &[
     ("sizeof(typename G::Quad) == 0", "", "", "one by one the bits are the same as by fours"),
     ("__uint_as_float(0x7fc00000)", "0x7fc00000", "", "which NaN does not matter"),
     ("(g & 0x7fff) == 0x7c00", "0x7fff", "", "a conversion to f16 makes one NaN, 0x7fff"),
-    (
-        "BITS(0xb33bbd2e)",
-        "0xb33bbd2e",
-        "",
-        "the sine's smallest coefficient is added to one near 1: its lowest bits hardly show",
-    ),
     ("segment.length;", "(i64)", "(int)", "a segment of 2^31 values needs more memory than a test has"),
 ];
 

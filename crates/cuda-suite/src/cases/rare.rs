@@ -1,0 +1,54 @@
+//! Cases that go where something is that one coordinate in thousands or in billions has: small radius words, words at a limit, and
+//! normals whose last bit depends on the last bit of a coefficient.
+
+use super::case::{Action, Case, Lowered, Onto};
+use super::list::{Runs, TILE, few_keys};
+use super::witnesses;
+use corrnoise::{Plan, Result, Rounds, Row};
+
+/// First steps of a run, over whole tiles. A ring of one slot keeps the noise in f32, whatever the gradient's type.
+fn over_tiles(
+    name: &'static str,
+    runs: Runs,
+    tiles: impl Iterator<Item = u64>,
+    steps: impl IntoIterator<Item = (Row, f32, Onto)>,
+) -> Result<Case> {
+    let plan = Plan::new(1, runs.form(1)?, 1.0)?.with_rounds(Rounds::R8)?;
+    let segments: Vec<_> = tiles.map(|tile| TILE * tile..TILE * (tile + 1)).collect();
+    let shifts = vec![0; segments.len()];
+    let action = |(row, scale, onto)| Ok(Action::Step(Lowered::of_row(&plan, row, scale)?, onto));
+    let actions = steps.into_iter().map(action).collect::<Result<_>>()?;
+    Ok(Case { name, plan, keys: few_keys(), segments, shifts, actions })
+}
+
+/// Both ways in which a last bit can be wrong.
+const EDGES: [Onto; 2] = [Onto::Edge { above: true }, Onto::Edge { above: false }];
+
+/// Each scale is another chance that a last bit shows in bf16.
+pub(super) const SCALES: [f32; 10] = [1.0, 1.17, 0.83, 1.37, 0.71, 1.91, 0.59, 1.53, 1.07, 0.93];
+
+/// Blocks with small radius words in each of the eight pairs, and on both sides of the limit.
+pub(super) fn tails(runs: Runs) -> Result<Case> {
+    over_tiles("tails", runs, witnesses::tiles(), [(Row::default(), 1.25, Onto::Cancelled)])
+}
+
+/// Very small radius words in each pair, far out, in a row whose name has bits in both words: a tail depends on all of them.
+pub(super) fn named_tails(runs: Runs) -> Result<Case> {
+    let row = witnesses::named_row()?;
+    over_tiles("named tails", runs, witnesses::named_tiles(), [(row, 1.25, Onto::Cancelled)])
+}
+
+/// Normals that are another number if one operation is rounded otherwise, if one coefficient is its neighbour, or if a limit is off by
+/// one: each in every pair, beside gradients in which that shows.
+pub(super) fn last_bits(runs: Runs) -> Result<Case> {
+    let mut tiles: Vec<u64> = witnesses::last_bits().chain(witnesses::tiles()).collect();
+    tiles.sort_unstable();
+    tiles.dedup();
+    let steps = SCALES.iter().flat_map(|scale| EDGES.map(|onto| (Row::default(), *scale, onto)));
+    over_tiles("last bits", runs, tiles.into_iter(), steps)
+}
+
+/// Hundreds of small radius words in each pair, for the roundings behind them.
+pub(super) fn many_tails(runs: Runs) -> Result<Case> {
+    over_tiles("many tails", runs, witnesses::many_tails(), [(Row::default(), 1.25, EDGES[0])])
+}
