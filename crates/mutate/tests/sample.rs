@@ -77,6 +77,24 @@ fn not_fresh(module: &Module) -> Vec<(usize, String)> {
     found
 }
 
+/// The register of a key's place among the keys of a schedule.
+fn masked(module: &Module) -> String {
+    let kernel = module.kernels.iter().find(|kernel| kernel.name == "noise_f16").expect("the kernel");
+    let mask =
+        kernel.instructions.iter().find(|and| and.operands.get(2).is_some_and(|mask| mask == "2097120"));
+    mask.expect("a mask").operands[0].clone()
+}
+
+/// The register of the lower word of a row's name, where a tail block ends: it is taken last, and added at once.
+fn lower_name(module: &Module) -> String {
+    let kernel = module.kernels.iter().find(|kernel| kernel.name == "noise_f16").expect("the kernel");
+    let limit = |setp: &&Instruction| setp.opcode == "setp.gt.u32" && setp.operands[2] == "65535";
+    // The first limit is that of the smallest word; the second stands behind the tail block.
+    let second = kernel.instructions.iter().filter(limit).nth(1).expect("a limit").line;
+    let before = kernel.instructions.iter().filter(|other| other.line < second);
+    before.filter(|cvt| cvt.opcode == "cvt.u32.u64").last().expect("the lower word").operands[0].clone()
+}
+
 /// Mistakes that an earlier set of tests let pass.
 #[test]
 fn known_mistakes_are_noticed() {
@@ -111,6 +129,16 @@ fn known_mistakes_are_noticed() {
     for (line, text) in not_fresh(blt8) {
         noticed(blt8, &text, &format!("the last buffer is read although the step restarts, line {line}"));
     }
+    // A key of a schedule, by its life.
+    let mask = |line: &str| line.replace("2097120", "8160");
+    noticed(blt8, &changed(blt8, "noise_f16", ", 2097120;", 0, mask), "256 lives in a schedule");
+    let joined = |line: &str| line.replace("add.s64", "or.b64");
+    let address = changed(blt8, "noise_f16", &format!(", {};", masked(blt8)), 0, joined);
+    noticed(blt8, &address, "the address of a key, joined by or");
+    // The last word of a tail block that is used is the first of the row's name.
+    let subtracts = |line: &str| line.replace("add.s32", "sub.s32");
+    let last = changed(blt8, "noise_f16", &format!(", {};", lower_name(blt8)), 0, subtracts);
+    noticed(blt8, &last, "the row's name in a tail");
     let ring = module("ring");
     // A ring wraps where `selp` chooses slot 0.
     let wraps_early = |line: &str| {

@@ -63,6 +63,8 @@ const CLASSES: &[Class] = &[
     ),
     (numbers::disjoint, "the bits are disjoint, after a shift or a mask: exclusive or is or"),
     (numbers::uniform, "a uniform is not 0, and not below 2^-64 in magnitude"),
+    (numbers::shifted_out, "only the upper half of the number is read"),
+    (numbers::same_address, "a generic address of global memory is its global address"),
     (numbers::same_constant, "both registers hold the same constant"),
     (numbers::amount, "`shf.wrap` takes its amount modulo 32"),
     (numbers::field, "`bfi` takes 8 bits of position and length, and a field ends with its register"),

@@ -171,6 +171,31 @@ pub(super) fn uniform(change: &Change<'_>) -> bool {
         }
 }
 
+/// Bits that a shift takes away again: of a tail's name, the lower word is taken before its highest bit is set.
+pub(super) fn shifted_out(change: &Change<'_>) -> bool {
+    let reads = |other: &&Instruction| other.operands.iter().skip(1).any(|o| *o == change.old.operands[0]);
+    let halves = |other: &Instruction| other.opcode == "shr.u64" && other.operands[2] == "32";
+    let lower = |number: i64| number >> 32 == i64::MIN >> 32;
+    change.is("or.b64", &[(2, "-9223372036854775808")])
+        && change.operator == Operator::Immediate
+        && change.new_integer(2).is_some_and(lower)
+        && change.kernel.instructions.iter().filter(reads).all(halves)
+}
+
+/// The address of a gradient as it is in the table, and as one of global memory. PTX maps a generic address to the same address of
+/// global memory, unless it lies in a window of another space; memory of the host's allocations does not.
+pub(super) fn same_address(change: &Change<'_>) -> bool {
+    let Some(new) = change.new.as_ref().filter(|_| change.operator == Operator::Redirect) else {
+        return false;
+    };
+    let is_cast = |one: &String, other: &String| {
+        let cast = change.definition(one).filter(|cast| cast.opcode == "cvta.to.global.u64");
+        cast.is_some_and(|cast| cast.operands.get(1) == Some(other))
+    };
+    let mut pairs = change.old.operands.iter().zip(&new.operands).filter(|(old, new)| old != new);
+    change.old.opcode == "add.s64" && pairs.all(|(old, new)| is_cast(old, new) || is_cast(new, old))
+}
+
 /// Copies of one constant.
 pub(super) fn same_constant(change: &Change<'_>) -> bool {
     let Some(new) = change.new.as_ref().filter(|_| change.operator == Operator::Redirect) else {
