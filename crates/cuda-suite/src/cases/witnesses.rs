@@ -1,7 +1,7 @@
-//! Blocks of the keystream whose radius words are small (one thread in 8192 has one) or whose words are at a limit that is
-//! compared with (one in 2³²): cases go where they are.
+//! Blocks of the keystream whose radius words are small (one thread in 8192 has one) or whose words equal a limit (one in 2³²),
+//! so that cases can place segments there.
 //!
-//! Found by search, with ChaCha8, the key of life 0 and row 0; the tests below make them again.
+//! They were found by search with ChaCha8, the key of incarnation 0 and row 0; the tests below verify them.
 
 use corrnoise::chacha::ChaCha;
 use corrnoise::{Rounds, RunKey};
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 /// Per pair, a block whose radius word is below 2¹⁶, the limit of a tail.
 const SMALL: [u64; 8] = [7_130, 88_098, 40_466, 73_900, 140_946, 86_947, 27_211, 11_138];
-/// Per pair, a block whose radius word is 2¹⁶ − 1, the largest that has a tail.
+/// Per pair, a block whose radius word is 2¹⁶ − 1, the largest that is extended by the tail stream.
 const LARGEST: [u64; 8] = [
     9_303_199_582,
     3_040_133_219,
@@ -20,7 +20,7 @@ const LARGEST: [u64; 8] = [
     6_790_601_810,
     6_601_948_620,
 ];
-/// Per pair, a block whose radius word is 2¹⁶, the smallest that has none.
+/// Per pair, a block whose radius word is 2¹⁶, the smallest that is not extended.
 const SMALLEST: [u64; 8] = [
     2_649_108_190,
     3_427_847_624,
@@ -32,8 +32,8 @@ const SMALLEST: [u64; 8] = [
     3_130_080_697,
 ];
 
-/// Per pair, a block whose radius word lies between 2¹⁶ and 2¹⁷, beside one of another pair that has a tail: a tail in its place
-/// would move the uniform by almost half a unit of the word or more, enough for the radius to show it.
+/// Per pair, a block whose radius word lies between 2¹⁶ and 2¹⁷ while another pair of the block has a tail. Extending the wrong
+/// word would move the uniform by almost half a unit of the word or more, enough to change the radius.
 const BESIDE: [u64; 8] = [
     671_012_966,
     2_617_882_297,
@@ -45,7 +45,7 @@ const BESIDE: [u64; 8] = [
     1_734_215_499,
 ];
 
-/// Per pair, a block whose angle word is 2³² − 1: −1, the last that swaps the two normals.
+/// Per pair, a block whose angle word is 2³² − 1 (as a signed number −1), the last that swaps the two normals.
 const LAST_ANGLE: [u64; 8] = [
     2_924_131_144,
     4_945_987_515,
@@ -56,7 +56,7 @@ const LAST_ANGLE: [u64; 8] = [
     6_986_466_269,
     9_204_622_827,
 ];
-/// Per pair, a block whose angle word is 0, the first that does not.
+/// Per pair, a block whose angle word is 0, the first that does not swap the normals.
 const FIRST_ANGLE: [u64; 8] = [
     3_729_030_801,
     12_012_337_130,
@@ -68,7 +68,7 @@ const FIRST_ANGLE: [u64; 8] = [
     9_600_102_693,
 ];
 
-/// The tiles of all these blocks, ascending.
+/// The tiles of all these blocks, in ascending order.
 pub(crate) fn tiles() -> impl Iterator<Item = u64> {
     let mut tiles: Vec<u64> = [SMALL, LARGEST, SMALLEST, BESIDE, LAST_ANGLE, FIRST_ANGLE]
         .concat()
@@ -80,7 +80,7 @@ pub(crate) fn tiles() -> impl Iterator<Item = u64> {
     tiles.into_iter()
 }
 
-/// Some 2,000 tiles with a small radius word, in all pairs evenly; found once.
+/// Some 2,000 tiles with a small radius word, evenly over all pairs; the search runs once.
 pub(crate) fn many_tails() -> impl Iterator<Item = u64> {
     static TILES: OnceLock<Vec<u64>> = OnceLock::new();
     let search = || {
@@ -93,10 +93,10 @@ pub(crate) fn many_tails() -> impl Iterator<Item = u64> {
     TILES.get_or_init(search).iter().copied()
 }
 
-/// The key of a life; no two are alike.
-pub(crate) fn key(life: u16) -> RunKey {
+/// The key of an incarnation; no two are alike.
+pub(crate) fn key(incarnation: u16) -> RunKey {
     let mut bytes: [u8; 32] = std::array::from_fn(|i| (i * 29 + 3) as u8);
-    for (byte, number) in bytes.iter_mut().zip(life.to_le_bytes()) {
+    for (byte, number) in bytes.iter_mut().zip(incarnation.to_le_bytes()) {
         *byte ^= number;
     }
     RunKey::from_bytes(bytes)

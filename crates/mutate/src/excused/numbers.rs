@@ -1,4 +1,4 @@
-//! Classes of arithmetic: results that are exact, cut off, or never look at what was changed.
+//! Classes of equivalent mutants in arithmetic: the result is exact, is cut off, or does not depend on the change.
 
 use super::Change;
 use crate::operators::Operator;
@@ -10,7 +10,7 @@ pub(super) fn exact(change: &Change<'_>) -> bool {
         && match change.old.opcode.as_str() {
             "mul.rn.f32" => change.has_constant(&powers),
             "add.rn.f32" => change.has_constant(&["0fBF800000"]),
-            // An exponent.
+            // The conversion of an exponent is exact.
             "cvt.rn.f32.s32" => {
                 let exponent = change.definition(&change.old.operands[1]);
                 exponent.is_some_and(|add| add.opcode == "add.s32" && add.operands[2] == "-126")
@@ -51,15 +51,15 @@ pub(super) fn not_negative(change: &Change<'_>) -> bool {
         "cvt.rn.f32.u64" => to == "cvt.rn.f32.s64",
         "cvt.u64.u32" => to == "cvt.s64.s32",
         "mul.wide.u32" => to == "mul.wide.s32",
-        // Exponents of positive numbers, upper halves of f32, thread numbers, middles of segments.
+        // The shifted values are exponents of positive numbers, upper halves of f32, thread numbers or middles of segments.
         "shr.u32" => to == "shr.s32" && ["1", "5", "16", "23"].contains(&change.old.operands[2].as_str()),
         "shr.u64" => to == "shr.s64",
-        // A remainder, or an address.
+        // The compared value is a remainder or an address.
         "setp.eq.s64" => to == "setp.le.s64" && change.old.operands[2] == "0",
         "setp.eq.s32" => to == "setp.le.s32" && change.old.operands[2] == "0",
         "setp.ne.s32" => to == "setp.gt.s32" && change.old.operands[2] == "0",
         "setp.lt.u32" | "setp.ge.u32" => to.ends_with(".s32") && to[..7] == change.old.opcode[..7],
-        // Not where a word of the keystream is compared with the limit of a tail.
+        // The test of a keystream word against the tail limit is excluded.
         "setp.gt.u32" => to == "setp.gt.s32" && change.old.operands[2] == "1",
         "setp.lt.u64" | "setp.le.u64" | "setp.ge.u64" => {
             to.ends_with(".s64") && to[..7] == change.old.opcode[..7]
@@ -82,12 +82,12 @@ pub(super) fn extension(change: &Change<'_>) -> bool {
     if change.new_opcode() == "cvt.rz.f32.u64" {
         return has_no_f32_state(change);
     }
-    // At the limit a tail changes the radius by 2^-20 of itself.
+    // At the limit, the tail changes the radius by 2^-20 of itself.
     if change.is("setp.gt.u32", &[(2, "65535")]) {
         let nearly = change.new_integer(2).is_some_and(|limit| (65_533..65_538).contains(&limit));
         return has_no_f32_state(change) && (change.new_opcode() == "setp.ge.u32" || nearly);
     }
-    // A constant of the cipher that is added to an extension.
+    // A constant of the cipher is added to an extension.
     let constant = change.old.operands.get(2).and_then(|constant| constant.parse::<i64>().ok());
     if change.old.opcode == "add.s32"
         && change.operator == Operator::Immediate
@@ -105,23 +105,23 @@ pub(super) fn first_horner(change: &Change<'_>) -> bool {
     let is_first = change.has_constant(&["0fBB96DEC9", "0f3A6B4255"])
         || (change.operator == Operator::Immediate
             && ["0fBB96DEC9", "0f3A6B4255"].contains(&change.old.operands[1].as_str()));
-    // With a state in f32, only what changes one rounding.
+    // With a state in f32, only changes of a single rounding are excused.
     let slight = [Operator::Sign, Operator::Rounding].contains(&change.operator);
     is_first && (slight || has_no_f32_state(change))
 }
 
-/// Nothing keeps the noise in f32: its lowest bits hardly show.
+/// Whether neither the gradient nor the state keeps the noise in f32, so that its lowest bits hardly show.
 fn has_no_f32_state(change: &Change<'_>) -> bool {
     ["blt0", "regenerate", "ring_bf16"].contains(&change.module) && change.kernel.name != "noise_f32"
 }
 
-/// A shift by 16 leaves 16 bits, and a name's family is 0, 1 or 2: masks may have any bits above.
+/// Masks whose other bits meet zeros: a shift by 16 leaves 16 bits, and a name's family is 0, 1 or 2.
 pub(super) fn masked_zeros(change: &Change<'_>) -> bool {
     let new = change.new_integer(2).filter(|_| change.operator == Operator::Immediate);
-    // A block has 128 threads; and bits of a mantissa's mask that the exponent's bits are put over.
+    // A block has 128 threads; and the exponent's bits overwrite some bits of the mantissa's mask.
     let of_thread = new.is_some_and(|mask| mask & 0x7f == 31) && change.is("and.b32", &[(2, "31")]);
     let of_mantissa = new.is_some_and(|mask| mask & !0x3f00_0000 == 0x7f_ffff);
-    // After a shift to the left the lowest bit is zero.
+    // After a shift to the left, the lowest bit is zero.
     let of_sign =
         new.is_some_and(|mask| mask as u32 == 0x8000_0001) && change.is("and.b32", &[(2, "-2147483648")]);
     of_thread
@@ -145,20 +145,20 @@ pub(super) fn small_coefficient(change: &Change<'_>) -> bool {
         && bits.and_then(|bits| u32::from_str_radix(bits, 16).ok()).is_some_and(near)
 }
 
-/// `or` with bits that a shift or mask has just cleared.
+/// An `or` with bits that a shift or mask has just cleared.
 pub(super) fn disjoint(change: &Change<'_>) -> bool {
     let cleared = |register: &String| {
         let opcode = change.definition(register).map_or("", |definition| &definition.opcode);
         ["shl.b32", "shl.b64", "and.b32"].contains(&opcode)
     };
     let (from, to) = (change.old.opcode.as_str(), change.new_opcode());
-    // The cosine, whose sign is set by exclusive or, is positive.
+    // The cosine is positive before exclusive or sets its sign.
     let pairs = [("or.b32", "xor.b32"), ("or.b64", "xor.b64"), ("or.b64", "add.s64"), ("xor.b32", "or.b32")];
     let exclusive = pairs.contains(&(from, to));
     exclusive && change.old.operands[1..].iter().any(cleared)
 }
 
-/// Not zero, and not between 0 and 2⁻⁶⁴ either.
+/// Comparisons of a uniform with 0: a uniform is neither 0 nor below 2⁻⁶⁴ in magnitude.
 pub(super) fn uniform(change: &Change<'_>) -> bool {
     let bits = change.new.as_ref().and_then(|new| new.operands.get(2)?.strip_prefix("0f"));
     let small = |bits: u32| bits & 0x7fff_ffff < 0x1f80_0000;
@@ -172,7 +172,7 @@ pub(super) fn uniform(change: &Change<'_>) -> bool {
         }
 }
 
-/// Copies of one constant.
+/// A register replaced by another one that holds the same constant.
 pub(super) fn same_constant(change: &Change<'_>) -> bool {
     let Some(new) = change.new.as_ref().filter(|_| change.operator == Operator::Redirect) else {
         return false;
@@ -193,7 +193,7 @@ pub(super) fn same_constant(change: &Change<'_>) -> bool {
         .all(|(old, new)| constant(old).is_some() && constant(old) == constant(new))
 }
 
-/// An amount of `shf`, in a register of its own.
+/// The distance of a funnel shift, held in a register.
 pub(super) fn amount(change: &Change<'_>) -> bool {
     let old = change.old.operands.get(1).and_then(|operand| operand.parse::<i64>().ok());
     let (Some(old), Some(new)) = (old, change.new_integer(1)) else { return false };
@@ -202,13 +202,13 @@ pub(super) fn amount(change: &Change<'_>) -> bool {
     change.old.opcode == "mov.u32" && (old - new) % 32 == 0 && change.kernel.instructions.iter().any(rotates)
 }
 
-/// Position and length of a field that ends with the register.
+/// The position and the length of a bit field that ends at the register's top.
 pub(super) fn field(change: &Change<'_>) -> bool {
     let (Some(position), Some(length)) = (change.new_integer(3), change.new_integer(4)) else { return false };
     change.is("bfi.b64", &[(3, "32"), (4, "32")]) && position & 0xff == 32 && length & 0xff >= 32
 }
 
-/// A flag that is set where no schedule is looked at, and read through a mask of 8 bits.
+/// A flag that is set where there is no schedule, and read through a mask of 8 bits.
 pub(super) fn set_flag(change: &Change<'_>) -> bool {
     let flag = change.old.operands.first();
     let reads = |other: &&Instruction| other.operands.iter().skip(1).any(|operand| Some(operand) == flag);
@@ -218,7 +218,7 @@ pub(super) fn set_flag(change: &Change<'_>) -> bool {
         && change.kernel.instructions.iter().filter(reads).all(masks)
 }
 
-/// A flag is set or it is not.
+/// The value of a flag, of which only the lowest bit matters.
 pub(super) fn flag(change: &Change<'_>) -> bool {
     let odd = |number: i64| number & 1 == 1;
     if change.is("and.b16", &[(2, "255")]) {
