@@ -25,8 +25,7 @@ const SEEDS: u64 = 20;
 const RATES: [f64; 9] = [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8];
 
 /// The numbers of batches per epoch for independent noise in large batches: without amplification it does best there, so this
-/// shows how much of the gap is left when it may have them, and twice the epochs. The least number is the whole dataset in
-/// every step.
+/// shows how much of the gap is left when it may have them, and twice the epochs. The least number is the whole dataset in every step.
 const FEW_BATCHES: [usize; 3] = [1, 2, 4];
 const LARGE_RATES: [f64; 7] = [1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4];
 

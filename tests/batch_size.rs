@@ -1,5 +1,4 @@
-//! The figure in `docs/batch-size.md`: its table has the orderings that the text describes, and some of its entries are
-//! recomputed.
+//! The figure in `docs/batch-size.md`: its table has the orderings that the text describes, and some of its entries are recomputed.
 
 use corrnoise::Sampling;
 use corrnoise::planner::account::{Budget, gdp_mu_of_budget};

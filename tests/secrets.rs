@@ -103,8 +103,7 @@ fn memory(pid: u32, mapping: &Mapping) -> Vec<u8> {
     bytes
 }
 
-/// The bytes that must not be found: every 16 bytes of a secret, and every word of one four times over, as vector registers
-/// hold it.
+/// The bytes that must not be found: every 16 bytes of a secret, and every word of one four times over, as vector registers hold it.
 fn needles(secrets: &[[u8; 32]]) -> HashSet<[u8; 16]> {
     let halves = secrets.iter().flat_map(|secret| [&secret[..16], &secret[16..]]);
     let mut needles: HashSet<[u8; 16]> = halves.map(|half| half.try_into().unwrap()).collect();

@@ -58,8 +58,7 @@ impl TryFrom<u32> for Rounds {
 /// "expand 32-byte k" as little-endian words.
 const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
 
-/// A keyed cipher: everything but block and stream. The key lies in memory that core dumps leave out, and is wiped when
-/// dropped.
+/// A keyed cipher: everything but block and stream. The key lies in memory that core dumps leave out, and is wiped when dropped.
 #[derive(Clone)]
 pub struct ChaCha {
     key: Secret<u32>,

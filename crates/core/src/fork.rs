@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process(u64);
 
-/// The count of numbers given so far. A child continues its parent's count, so that a number is new in the whole line of
-/// descent.
+/// The count of numbers given so far. A child continues its parent's count, so that a number is new in the whole line of descent.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 impl Process {

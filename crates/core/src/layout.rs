@@ -141,8 +141,7 @@ impl Shard {
             let expected = format!("some of this shard's coordinates, which lie in 0..{}", self.dim);
             return Err(Error::parameter("coordinate ranges", shown(ranges), expected));
         }
-        // Two gradients of one coordinate would get the same noise, which cancels in their difference: this is checked a second
-        // time.
+        // Two gradients of one coordinate would get the same noise, which cancels in their difference: this is checked a second time.
         check_ascending("segments", &segments)?;
         Ok(Shard { replica: self.replica, ..Shard::new(self.space, self.dim, segments) })
     }

@@ -5,8 +5,7 @@
 const LARGE_PAGE: usize = 2 << 20;
 
 /// Asks for pages of 2 MB where the system offers them on request, best before anything was written. They gain 10% on a BLT
-/// with four buffers, and nothing is lost if the request is refused. A mechanism asks for its state; a trainer can ask for its
-/// gradients.
+/// with four buffers, and nothing is lost if the request is refused. A mechanism asks for its state; a trainer can ask for its gradients.
 pub fn huge_pages<T>(memory: &mut [T]) {
     #[cfg(target_os = "linux")]
     {

@@ -1,5 +1,4 @@
-//! Sampling schemes: how a run chooses who takes part in a step. The privacy claim rests on the scheme, so it belongs to the
-//! plan.
+//! Sampling schemes: how a run chooses who takes part in a step. The privacy claim rests on the scheme, so it belongs to the plan.
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -25,8 +24,7 @@ pub enum Sampling {
         /// The probability of joining within the block, in (0, 1].
         sampling_prob: f64,
     },
-    /// The dataset is shuffled once and cut into batches that take turns: every unit takes part once per epoch, always at the
-    /// same place.
+    /// The dataset is shuffled once and cut into batches that take turns: every unit takes part once per epoch, always at the same place.
     Cyclic {
         /// The number of units in the dataset.
         dataset_size: u64,

@@ -5,8 +5,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 static HANDLER: OnceLock<fn(&str)> = OnceLock::new();
 
-/// Sets the function that shows warnings, for languages with a channel of their own; the default is standard error. The first
-/// call counts.
+/// Sets the function that shows warnings, for languages with a channel of their own; the default is standard error. The first call counts.
 pub fn set_handler(handler: fn(&str)) {
     let _ = HANDLER.set(handler);
 }

@@ -109,8 +109,7 @@ pub fn watch_lines(device: usize) {
     check(function(index(device)), device);
 }
 
-/// Ends what [`watch_lines`] began. Entry `i` of the result is line `i` of the module, counted from 1; there are `count`
-/// entries.
+/// Ends what [`watch_lines`] began. Entry `i` of the result is line `i` of the module, counted from 1; there are `count` entries.
 pub fn watched_lines(device: usize, count: usize) -> Vec<Line> {
     let mut bytes = vec![0_u8; count];
     type Function = unsafe extern "C" fn(c_int, *mut u8, usize) -> bool;

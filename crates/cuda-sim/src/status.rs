@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-/// The driver's `CUresult`: only codes that every CUDA 12 header knows, because cudarc turns them into an enum without
-/// checking.
+/// The driver's `CUresult`: only codes that every CUDA 12 header knows, because cudarc turns them into an enum without checking.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names are NVIDIA's and `text` explains each")]

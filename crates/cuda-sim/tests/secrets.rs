@@ -5,8 +5,7 @@ use corrnoise_cuda::OnCuda;
 use cuda::control;
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 
-/// Keys are cleared by fills: one when a mechanism is dropped, or, if its stream is being captured then, with the next
-/// mechanism.
+/// Keys are cleared by fills: one when a mechanism is dropped, or, if its stream is being captured then, with the next mechanism.
 #[test]
 fn keys_are_cleared_when_a_mechanism_ends() {
     let device = 6;

@@ -50,8 +50,7 @@ pub(crate) fn every_kernel_type_and_number_of_rounds(stream: &Arc<CudaStream>) {
     }
 }
 
-/// Segments in the middle of a tile, beyond 2³² coordinates, and where the low word of the block counter overflows (coordinate
-/// 2³⁶).
+/// Segments in the middle of a tile, beyond 2³² coordinates, and where the low word of the block counter overflows (coordinate 2³⁶).
 pub(crate) fn any_place_in_the_coordinate_space(stream: &Arc<CudaStream>) {
     let starts = [5, 100, 509, (1 << 32) - 7, (1 << 33) + 131, (1 << 36) - 700, (1 << 36) - 3, 1 << 47];
     for (name, form) in kernels() {

@@ -31,8 +31,7 @@ pub struct Setting {
 impl Setting {
     /// The setting for kernels as they were written.
     pub const ORDINARY: Setting = Setting { stride: 1, unwritten: control::UNWRITTEN };
-    /// The setting for modules of [`leaping`]. Unwritten registers are zero, because otherwise one could be taken for a large
-    /// count.
+    /// The setting for modules of [`leaping`]. Unwritten registers are zero, because otherwise one could be taken for a large count.
     pub const LEAPING: Setting = Setting { stride: 1 << 32, unwritten: [0; 2] };
 }
 

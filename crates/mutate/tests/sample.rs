@@ -10,8 +10,7 @@ use half::f16;
 /// Serialises the tests, which share devices of the stand-in.
 static DEVICES: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
-/// A filter for one module of each kind. The cases of a module and gradient type cost far more than a mutant, so few modules
-/// are used.
+/// A filter for one module of each kind. The cases of a module and gradient type cost far more than a mutant, so few modules are used.
 fn three_modules() -> Filter {
     Filter { modules: ["blt2", "regenerate", "ring"].map(String::from).to_vec(), ..Filter::default() }
 }

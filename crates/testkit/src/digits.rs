@@ -226,8 +226,7 @@ pub fn prefix_noise(plan: &Plan, seed: u64) -> Outcome<Vec<f64>> {
         .collect()
 }
 
-/// The batches and the noise of a run. The key is public, so that the table can be reproduced: a real run takes one from
-/// [`Key::from_os`].
+/// The batches and the noise of a run. The key is public, so that the table can be reproduced: a real run takes one from [`Key::from_os`].
 fn start(plan: &Plan, seed: u64) -> Outcome<(Sampler, Mechanism)> {
     let key = Key::from_bytes(*b"published, for this example only", format!("digits {seed}"));
     let sampler = Sampler::new(plan, &key)?;

@@ -184,8 +184,7 @@ impl Checkpoint {
         }
     }
 
-    /// Copies what this file holds of `shard` into the backend; returns the coordinates that it gave, numbered within the
-    /// shard.
+    /// Copies what this file holds of `shard` into the backend; returns the coordinates that it gave, numbered within the shard.
     pub(crate) fn restore(
         &self,
         block_hashes: &[u8],
@@ -203,8 +202,7 @@ impl Checkpoint {
         Ok(runs.iter().map(|run| run.to..run.to + run.len).collect())
     }
 
-    /// The runs of coordinates that file and shard have in common, ascending. Both ascend, so that one pass over the two is
-    /// enough.
+    /// The runs of coordinates that file and shard have in common, ascending. Both ascend, so that one pass over the two is enough.
     fn runs(&self, shard: &Shard) -> Vec<Run> {
         let mut runs = Vec::new();
         let (mut held, mut wanted) = (self.segments().peekable(), shard.segments().iter().peekable());

@@ -20,8 +20,7 @@ pub(super) fn clear(folder: &Path, target: &OsStr) {
 #[cfg(unix)]
 fn remove_if_dead(path: &Path) {
     use rustix::fs::{Mode, OFlags, open};
-    // Opened for writing, because some file systems lock nothing else; without waiting, in case it is a pipe; without following
-    // a link.
+    // Opened for writing, because some file systems lock nothing else; without waiting, in case it is a pipe; without following a link.
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
     let Ok(found) = open(path, flags, Mode::empty()) else { return };
     let found = File::from(found);

@@ -34,8 +34,7 @@ pub enum Kernel {
     Regenerate(Regenerate),
 }
 
-/// A noising form: a kernel, its output scale per step and its restarts, which is all that a backend needs to know of a
-/// strategy.
+/// A noising form: a kernel, its output scale per step and its restarts, which is all that a backend needs to know of a strategy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawForm")]
 pub struct Form {
@@ -113,8 +112,7 @@ impl Form {
             .with_output_scale(diagonal.iter().map(|d| 1.0 / d).collect())
     }
 
-    /// The form that sums rows with the weights of `C⁻¹` by age, the same at every step: a banded inverse, or any Toeplitz
-    /// `C⁻¹`.
+    /// The form that sums rows with the weights of `C⁻¹` by age, the same at every step: a banded inverse, or any Toeplitz `C⁻¹`.
     pub fn regenerate(noising_coefs: &[f64]) -> Result<Form> {
         Ok(Kernel::Regenerate(Regenerate::toeplitz(noising_coefs)?).into())
     }

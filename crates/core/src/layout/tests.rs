@@ -43,8 +43,7 @@ fn inverted_and_overlapping_ranges_are_named() {
         let ranges: Vec<Range<u64>> = ends.iter().map(|(start, end)| *start..*end).collect();
         Shard::whole(10_000).unwrap().select(&ranges).unwrap_err().to_string()
     };
-    // Each range begins at or after the end of the one before it, because the second one is inverted; yet the first and the
-    // last overlap.
+    // Each range begins at or after the end of the one before it, because the second one is inverted; yet the first and the last overlap.
     let folded = error(&[(0, 6000), (9000, 10), (3000, 10_000)]);
     assert!(folded.contains("[9000..10]") && folded.contains("ends before it starts"), "{folded}");
     let overlap = error(&[(0, 1), (1, 6000), (5999, 10_000)]);

@@ -73,8 +73,7 @@ impl Claim {
 }
 
 impl Drop for Claim {
-    /// Removes the claim of a start that made no step. The lock is still held, so nobody takes the file for a dead process's
-    /// meanwhile.
+    /// Removes the claim of a start that made no step. The lock is still held, so nobody takes the file for a dead process's meanwhile.
     fn drop(&mut self) {
         if self.next_step() == 0 {
             let _ = std::fs::remove_file(&self.path);

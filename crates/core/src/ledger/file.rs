@@ -46,8 +46,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// The prefix of the names of this run's and incarnation's claims. It needs only as much of the commitment as makes
-    /// collisions rare.
+    /// The prefix of the names of this run's and incarnation's claims. It needs only as much of the commitment as makes collisions rare.
     pub(super) fn prefix(&self) -> String {
         let run = self.run.get(..32).unwrap_or(&self.run);
         format!("{run}-{}-", self.incarnation)

@@ -215,8 +215,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The claims of the same run and incarnation. Half-made files of dead processes are removed: whoever makes one holds the
-    /// lock.
+    /// The claims of the same run and incarnation. Half-made files of dead processes are removed: whoever makes one holds the lock.
     fn claims(&self, rows: &Rows, locked: bool) -> Result<Vec<PathBuf>> {
         let fail = || Error::io("read the ledger", &self.folder);
         let entries = match std::fs::read_dir(&self.folder) {

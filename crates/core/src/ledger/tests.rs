@@ -203,8 +203,7 @@ fn a_place_that_cannot_be_made_is_named() {
     assert!(error.contains("ledger") && error.contains("file"), "{error}");
 }
 
-/// Counting a step is one store: far below the 2 µs that a step may spend on it. The bound is loose, for machines that are
-/// shared.
+/// Counting a step is one store: far below the 2 µs that a step may spend on it. The bound is loose, for machines that are shared.
 #[test]
 fn counting_a_step_takes_no_time() {
     let folder = tempfile::tempdir().unwrap();

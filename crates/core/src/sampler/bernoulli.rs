@@ -32,8 +32,7 @@ impl Coin {
         if prob >= 1.0 {
             return Coin::Always;
         }
-        // Multiplying by a power of two changes no digit, and the cast cuts the fraction off: the result is the same on every
-        // machine.
+        // Multiplying by a power of two changes no digit, and the cast cuts the fraction off: the result is the same on every machine.
         Coin::Below((prob * 18_446_744_073_709_551_616.0) as u64)
     }
 
@@ -114,8 +113,7 @@ mod tests {
         for group in 0..300 {
             let mut source = Words::new(&cipher, Purpose::Join, 9, 8 * group);
             let words: [u64; 64] = std::array::from_fn(|_| source.next());
-            // The thresholds are numbers that occur, so that equality and the last bits are reached: units 5 and 60 meet their
-            // own numbers.
+            // The thresholds are numbers that occur, so that equality and the last bits are reached: units 5 and 60 meet their own numbers.
             let own = [5, 60].map(|unit| (0..64).fold(0_u64, |n, k| n << 1 | words[k] >> unit & 1));
             let near = [own[0], own[0] + 1, own[1], own[1] + 1, own[1] - 1, 0, 1, u64::MAX];
             for threshold in fixed.into_iter().chain(near) {

@@ -1,5 +1,4 @@
-//! The guard of `Sampling::MinSep`: participants (federated clients) come by themselves, and the guard decides who may take
-//! part.
+//! The guard of `Sampling::MinSep`: participants (federated clients) come by themselves, and the guard decides who may take part.
 //!
 //! The format of its file, in little-endian words of 64 bits except for the text and the hashes:
 //!

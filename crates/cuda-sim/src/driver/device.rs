@@ -114,8 +114,7 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(value: Out<c_int>, attribute: c_ui
     })
 }
 
-/// The attributes of an A100 where they matter; 0 ("no such feature") for textures, surfaces and all else that is not
-/// simulated.
+/// The attributes of an A100 where they matter; 0 ("no such feature") for textures, surfaces and all else that is not simulated.
 fn attribute_value(attribute: c_uint, ordinal: usize) -> Result<c_int, Failure> {
     Ok(match attribute {
         // Threads per block, block dimensions, grid dimensions.

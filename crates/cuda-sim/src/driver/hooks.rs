@@ -7,8 +7,7 @@ use super::count;
 use super::state::{self, Mutation};
 use crate::traffic::Traffic;
 
-/// The size of a [`Traffic`] in bytes. Only this library has the symbol, and the sizes agree only if both sides were built
-/// alike.
+/// The size of a [`Traffic`] in bytes. Only this library has the symbol, and the sizes agree only if both sides were built alike.
 #[unsafe(no_mangle)]
 pub extern "C" fn corrnoise_sim_layout() -> usize {
     size_of::<Traffic>()

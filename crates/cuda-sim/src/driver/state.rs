@@ -80,8 +80,7 @@ impl Device {
         context
     }
 
-    /// Ends the context and frees every object in it. Traffic counts, mutations and watched lines belong to the device and
-    /// stay.
+    /// Ends the context and frees every object in it. Traffic counts, mutations and watched lines belong to the device and stay.
     pub(super) fn destroy_context(&mut self) {
         self.context = None;
         self.fault = None;

@@ -33,8 +33,7 @@ mod tests {
     fn results_are_never_beyond_the_exact_one_and_at_most_one_step_before_it() {
         let third = 1.0_f32 / 3.0;
         assert_eq!(fma(third, third, 0.0, third * third), 0.111_111_11);
-        // 1 + 2⁻³⁰ and its mirror image, a sum exactly halfway, and one far below the last bit: the nearest is 1 in the first
-        // two.
+        // 1 + 2⁻³⁰ and its mirror image, a sum exactly halfway, and one far below the last bit: the nearest is 1 in the first two.
         let small = f32::from_bits(0x3080_0000);
         assert_eq!(fma(1.0, 1.0, small, 1.0), 1.0);
         assert_eq!(fma(1.0, 1.0, -small, 1.0), f32::from_bits(0x3f7f_ffff));

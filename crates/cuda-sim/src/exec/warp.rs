@@ -137,8 +137,7 @@ impl Machine<'_> {
         masked(&mut self.registers, self.kernel, inst, active);
     }
 
-    /// Executes an instruction of control flow. Returns true if the group's lanes no longer share a program counter; `pcs` then
-    /// holds them.
+    /// Executes an instruction of control flow. Returns true if the group's lanes no longer share a program counter; `pcs` then holds them.
     fn control(
         &mut self,
         inst: &Inst,

@@ -20,8 +20,7 @@ impl Kind {
     }
 }
 
-/// The byte that fills fresh memory, if the allocation is small enough to be filled: as f32 it is about -3e-26, as an index
-/// absurd.
+/// The byte that fills fresh memory, if the allocation is small enough to be filled: as f32 it is about -3e-26, as an index absurd.
 const POISON: u8 = 0x95;
 /// The largest allocation that is filled. Larger ones keep the operating system's lazy zero pages; the record of written bytes
 /// guards them as well.

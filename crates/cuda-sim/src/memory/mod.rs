@@ -94,8 +94,7 @@ impl Memory {
     }
 
     pub(crate) fn copy(&mut self, to: u64, from: u64, len: usize) -> Result<(), Failure> {
-        // The bytes go through a temporary buffer: both ends are checked before a byte moves, and they may overlap or share a
-        // block.
+        // The bytes go through a temporary buffer: both ends are checked before a byte moves, and they may overlap or share a block.
         let mut bytes = vec![0; len];
         self.read(from, &mut bytes)?;
         self.write(to, &bytes)

@@ -71,8 +71,7 @@ impl Shadow {
         &mut page.cells[first..first + N]
     }
 
-    /// Records a read. `shared` means that the thread promises that nobody writes these bytes during the launch
-    /// (`ld.global.nc`).
+    /// Records a read. `shared` means that the thread promises that nobody writes these bytes during the launch (`ld.global.nc`).
     #[inline(always)]
     pub(super) fn read<const N: usize>(
         &mut self,

@@ -19,8 +19,7 @@ pub(crate) use types::Ty;
 
 use crate::memory;
 
-/// The address that `mov` gives for a kernel's parameters; no allocation has it. `ld.param` through a register is relative to
-/// it.
+/// The address that `mov` gives for a kernel's parameters; no allocation has it. `ld.param` through a register is relative to it.
 pub(crate) const PARAM_BASE: u64 = 1 << 52;
 
 /// A parsed module: its kernels and variables.

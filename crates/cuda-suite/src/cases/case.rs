@@ -55,8 +55,7 @@ impl Onto {
         matches!(self, Onto::Cancelled | Onto::Halfway)
     }
 
-    /// The value at place `i` of segment `segment`; `place` is its place in the buffer, and `noise` is what will be added to
-    /// it.
+    /// The value at place `i` of segment `segment`; `place` is its place in the buffer, and `noise` is what will be added to it.
     fn value<E: Both>(self, segment: usize, i: usize, place: usize, noise: f32) -> E {
         E::from_f32(match self {
             Onto::Cancelled => -noise,
@@ -223,8 +222,7 @@ impl Case {
         (places, at + GUARD)
     }
 
-    /// The buffer before a step. `noise` is the step's noise in the buffer's layout, or empty if the gradient does not depend
-    /// on it.
+    /// The buffer before a step. `noise` is the step's noise in the buffer's layout, or empty if the gradient does not depend on it.
     pub fn buffer<E: Both>(&self, onto: Onto, noise: &[f32]) -> Vec<E> {
         let (places, len) = self.places();
         let mut buffer: Vec<E> = (0..len).map(|i| Onto::Values.value(0, i, i, 0.0)).collect();

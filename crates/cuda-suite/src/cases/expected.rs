@@ -47,8 +47,7 @@ impl<E: Both + Copy> Expected<E> {
         let options = CpuOptions { threads: 1, compact: true, ..CpuOptions::default() };
         let new = || Cpu::new(&case.plan, &case.keys, &case.shard()?, options);
         let mut cpu = new()?;
-        // This backend makes the noise that gradients depend on, if any do: a backend with all incarnations of a run is not
-        // cheap.
+        // This backend makes the noise that gradients depend on, if any do: a backend with all incarnations of a run is not cheap.
         let follows = case.actions.iter().any(|action| action.onto().follows_noise());
         let mut ahead = follows.then(new).transpose()?;
         let mut steps = Vec::new();
@@ -99,8 +98,7 @@ impl<E: Both + Copy> Expected<E> {
         self.difference_counting(stream, 1)
     }
 
-    /// As [`Expected::difference`], with kernels whose `advance` counts `stride` steps at a time: a few launches do what 2³²
-    /// would.
+    /// As [`Expected::difference`], with kernels whose `advance` counts `stride` steps at a time: a few launches do what 2³² would.
     pub fn difference_counting(
         &self,
         stream: &Arc<CudaStream>,

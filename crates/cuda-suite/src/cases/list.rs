@@ -1,5 +1,4 @@
-//! The list of cases: small shapes that reach every instruction, and one large shape for differences that show once in
-//! millions.
+//! The list of cases: small shapes that reach every instruction, and one large shape for differences that show once in millions.
 
 #![allow(clippy::single_range_in_vec_init, reason = "a shard of one segment is a list of one range")]
 
@@ -65,8 +64,7 @@ fn few_keys() -> Arc<Vec<RunKey>> {
     Arc::new((0..3).map(key).collect())
 }
 
-/// The keys of as many incarnations as a run can have. Made once: each key has memory of its own, which the system must map and
-/// lock.
+/// The keys of as many incarnations as a run can have. Made once: each key has memory of its own, which the system must map and lock.
 fn many_keys() -> Arc<Vec<RunKey>> {
     static KEYS: OnceLock<Arc<Vec<RunKey>>> = OnceLock::new();
     KEYS.get_or_init(|| Arc::new((0..0xffff).map(key).collect())).clone()

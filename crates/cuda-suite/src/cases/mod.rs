@@ -1,5 +1,4 @@
-//! Small cases that reach every instruction of every kernel, with gradients between guards, and the CPU engine's results for
-//! them.
+//! Small cases that reach every instruction of every kernel, with gradients between guards, and the CPU engine's results for them.
 //!
 //! They run as one test of the suite, and `crates/mutate` judges mutated kernels by them.
 

@@ -195,8 +195,7 @@ pub(super) fn past_the_tiles(change: &Change<'_>) -> bool {
     change.operator == Operator::Drop && change.definition(guard).is_some_and(is_test)
 }
 
-/// The test whether a launch has a schedule, where only the source of its key depends on it: a step by value has its key in
-/// both places.
+/// The test whether a launch has a schedule, where only the source of its key depends on it: a step by value has its key in both places.
 pub(super) fn launch_key(change: &Change<'_>) -> bool {
     let of_flag =
         |register: &String| change.definition(register).is_some_and(|setp| setp.opcode == "setp.eq.s16");

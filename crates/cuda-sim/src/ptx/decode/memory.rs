@@ -37,8 +37,7 @@ struct Modifiers {
     read_only: bool,
 }
 
-/// Parses the modifiers, in PTX's order. Caching hints change no value and are dropped; `.nc` is a promise that is kept and
-/// checked.
+/// Parses the modifiers, in PTX's order. Caching hints change no value and are dropped; `.nc` is a promise that is kept and checked.
 fn modifiers(parts: &[&str], hints: &[&str]) -> Result<Modifiers> {
     let mut out = Modifiers { space: Some(Space::Generic), count: 1, read_only: false };
     let mut rest = parts;
