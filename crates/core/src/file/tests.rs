@@ -224,7 +224,7 @@ fn killed_saves_leave_a_whole_file() {
                 "a part of a file"
             );
             let names = temporaries(&folder);
-            // No later save may use these names, so no later save would clear them.
+            // Perhaps no later save uses these names, and then nothing would clear them.
             assert!(names.iter().all(|name| name.starts_with(".state.")), "{names:?}");
             for byte in 0..=u8::MAX {
                 let new = folder.join(format!("new {byte}"));
