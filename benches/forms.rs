@@ -41,7 +41,7 @@ fn sampling(criterion: &mut Criterion) {
         let mut gradient = vec![0.0_f32; dim];
         group.bench_function(format!("{} rounds", u32::from(rounds)), |bencher| {
             bencher.iter(|| {
-                // The plan is long, but criterion has no limit: start again at its end.
+                // The plan is long, but criterion has no limit: at the end of the plan the run starts again.
                 if noise.next_step() == NUM_STEPS {
                     noise = mechanism(Form::independent(), rounds, dim, 1);
                 }
@@ -58,7 +58,7 @@ fn forms(criterion: &mut Criterion) {
         for threads in threads() {
             let mut gradient = vec![0.0_f32; DIM];
             let mut noise = mechanism(form.clone(), Rounds::R12, DIM, threads);
-            // A ring is timed full.
+            // A ring is timed once all its slots are in use.
             (0..=form.num_slots()).for_each(|_| noise.add_to(&mut gradient).unwrap());
             group.bench_function(format!("noise, {threads} threads"), |bencher| {
                 bencher.iter(|| noise.add_to(&mut gradient).unwrap());

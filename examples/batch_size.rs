@@ -7,27 +7,13 @@
 use corrnoise::planner::account::{Budget, Search, Subsampled, gdp_mu_of_budget};
 use corrnoise::planner::optimize::{Problem, Target, toeplitz, unobserved};
 use corrnoise::planner::{Participation, Schedule, Workload, calibrate_bands};
+use corrnoise_testkit::batch_size::{DATASET, HEADER, Row, STEPS};
 use plotters::prelude::*;
-use std::fmt::Write;
 use std::path::Path;
 
-const STEPS: usize = 2048;
-const DATASET: u64 = 4096;
 const DELTA: f64 = 1e-6;
 
-/// Losses at one batch size.
-struct Row {
-    epsilon: f64,
-    batch: u64,
-    independent: f64,
-    independent_sampled: f64,
-    banded: f64,
-    banded_bands: usize,
-    banded_sampled: f64,
-    banded_sampled_bands: usize,
-}
-
-/// Name, value, colour, whether it is dashed.
+/// A line of the figure: its name, value and colour, and whether it is dashed.
 type Line = (&'static str, fn(&Row) -> f64, RGBColor, bool);
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -39,8 +25,8 @@ fn main() -> Outcome<()> {
     for epsilon in [1.0, 10.0] {
         for power in 0..=12 {
             let row = compute(Budget::new(epsilon, DELTA)?, 1 << power)?;
-            println!("{}", line(&row));
-            text += &(line(&row) + "\n");
+            println!("{row}");
+            text += &format!("{row}\n");
             rows.push(row);
         }
     }
@@ -48,19 +34,9 @@ fn main() -> Outcome<()> {
     draw(&rows, &Path::new(&folder).join("batch-size.svg"))
 }
 
-const HEADER: &str = "epsilon\tbatch\tindependent\tindependent_poisson\tbanded\tbands\tbanded_block_poisson\tbands_block_poisson\n";
-
-fn line(row: &Row) -> String {
-    let mut text = format!("{}\t{}", row.epsilon, row.batch);
-    let _ = write!(text, "\t{:.5}\t{:.5}", row.independent, row.independent_sampled);
-    let _ = write!(text, "\t{:.5}\t{}", row.banded, row.banded_bands);
-    let _ = write!(text, "\t{:.5}\t{}", row.banded_sampled, row.banded_sampled_bands);
-    text
-}
-
 fn compute(budget: Budget, batch: u64) -> Outcome<Row> {
     let mu = gdp_mu_of_budget(budget)?;
-    // Batches per epoch; with one or two examples per step nobody comes twice.
+    // The number of batches per epoch; with one or two examples per step no example takes part twice.
     let separation = ((DATASET / batch) as usize).min(STEPS);
     let participation = Participation::Cyclic { separation, max_participations: STEPS / separation };
     let problem =

@@ -18,14 +18,14 @@ use std::path::Path;
 
 const EPSILONS: [f64; 2] = [8.0, 2.0];
 const DELTA: f64 = 1e-5;
-/// Runs per mechanism, budget and learning rate.
+/// The number of runs per mechanism, budget and learning rate.
 const TUNING_SEEDS: u64 = 10;
-/// Runs per entry of the table, with seeds of their own.
+/// The number of runs per entry of the table, with seeds of their own.
 const SEEDS: u64 = 20;
 const RATES: [f64; 9] = [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8];
 
-/// Without amplification, independent noise does best in few large batches: what is left of the gap when it may have them, and twice the
-/// epochs. The least number of batches is the whole dataset in every step.
+/// The numbers of batches per epoch for independent noise in large batches: without amplification it does best there, so this
+/// shows how much of the gap is left when it may have them, and twice the epochs. The least number is the whole dataset in every step.
 const FEW_BATCHES: [usize; 3] = [1, 2, 4];
 const LARGE_RATES: [f64; 7] = [1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4];
 
@@ -131,7 +131,7 @@ fn colour(noise: Noise) -> RGBColor {
     }
 }
 
-/// Accuracy on the left, the noise behind it on the right.
+/// Draws accuracy on the left, and the noise behind it on the right.
 fn draw(entries: &[Entry], path: &Path) -> Outcome<()> {
     let font = include_bytes!("../crates/cli/assets/DejaVuSans-subset.ttf");
     register_font("sans-serif", FontStyle::Normal, font).map_err(|_| "the font is damaged")?;
@@ -144,7 +144,7 @@ fn draw(entries: &[Entry], path: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Bars of the mean, with two standard errors either way.
+/// Draws bars of the mean, with two standard errors either way.
 fn draw_accuracy(entries: &[Entry], area: &DrawingArea<SVGBackend<'_>, Shift>) -> Outcome<()> {
     let accuracy = |entry: &Entry| 100.0 * (1.0 - entry.error.mean);
     let floor = entries.iter().map(accuracy).fold(100.0, f64::min);
@@ -183,7 +183,7 @@ fn centred() -> plotters::style::text_anchor::Pos {
     Pos::new(HPos::Center, VPos::Bottom)
 }
 
-/// One run's noise at the smaller ε; at the larger one it is the same but for a factor.
+/// Draws one run's noise at the smaller ε; at the larger one it is the same but for a factor.
 fn draw_noise(entries: &[Entry], area: &DrawingArea<SVGBackend<'_>, Shift>) -> Outcome<()> {
     let epsilon = EPSILONS[EPSILONS.len() - 1];
     let entries = || entries.iter().filter(|entry| entry.epsilon == epsilon);

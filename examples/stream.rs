@@ -1,6 +1,6 @@
 //! Streams noise into a gradient: throughput of each form, and checks that the noise is what it should be.
 //!
-//! `cargo run --release --example stream [-- PARAMETERS]`
+//! Run it with `cargo run --release --example stream [-- PARAMETERS]`.
 
 use corrnoise::{CpuOptions, Form, Isa, Key, Mechanism, Plan, Result, Resume, Shard};
 use corrnoise_testkit::cases;
@@ -29,7 +29,7 @@ fn main() -> std::process::ExitCode {
     }
 }
 
-/// Median seconds of a few runs.
+/// The median seconds of a few runs.
 fn median(mut run: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut times = Vec::new();
     for _ in 0..7 {
@@ -115,7 +115,7 @@ fn checks() -> Result<bool> {
     Ok(all.iter().all(|(_, passed)| *passed))
 }
 
-/// Saves, goes on, and resumes: the lost step and the resumed one must differ.
+/// Saves, makes another step, and resumes: the lost step and the resumed one must differ.
 fn resumes(noise: &mut Mechanism) -> Result<bool> {
     let folder = std::env::temp_dir().join(format!("corrnoise-stream-{}", std::process::id()));
     let fail = |source| corrnoise::Error::Io { action: "create", path: folder.clone(), source };

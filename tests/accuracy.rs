@@ -10,7 +10,7 @@ fn key() -> Key {
     Key::from_bytes([21; 32], "accuracy")
 }
 
-/// Rows that a plan's mechanism adds, and the i.i.d. rows it made them of.
+/// The rows that a plan's mechanism adds, and the i.i.d. rows behind them.
 fn stream(plan: &Plan) -> (Vec<Vec<f32>>, Vec<Vec<f32>>) {
     let rows = |plan: &Plan, key: Key| {
         let mut mechanism = Mechanism::cpu(plan, key, Shard::whole(DIM as u64).unwrap()).unwrap();
@@ -57,7 +57,7 @@ fn relative_error(got: &[Vec<f32>], exact: &[Vec<f64>]) -> f64 {
     (error / norm).sqrt()
 }
 
-/// Lower-triangular Toeplitz matrix.
+/// The lower-triangular Toeplitz matrix with these coefficients.
 fn toeplitz(coefs: &[f64], n: usize) -> Vec<Vec<f64>> {
     let entry = |t: usize, s: usize| if s <= t { coefs.get(t - s).copied().unwrap_or(0.0) } else { 0.0 };
     (0..n).map(|t| (0..n).map(|s| entry(t, s)).collect()).collect()

@@ -1,26 +1,8 @@
-//! A step allocates nothing, on no thread.
+//! A step allocates no memory, on any thread.
 
 use corrnoise::form::{Kernel, Regenerate, Term};
 use corrnoise::{CpuOptions, Family, Form, Key, Mechanism, Plan, Shard};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-struct Counting;
-
-// SAFETY: passes everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise, passed on.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use corrnoise_testkit::allocations::{Counting, allocations};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -54,11 +36,11 @@ fn a_step_allocates_nothing() {
             (0..20).for_each(|_| noise.add_to(&mut gradient).unwrap());
             std::thread::sleep(std::time::Duration::from_millis(50));
             (0..3).for_each(|_| noise.add_to(&mut gradient).unwrap());
-            let before = ALLOCATIONS.load(Ordering::Relaxed);
+            let before = allocations();
             (0..300).for_each(|_| noise.add_to(&mut gradient).unwrap());
             (0..100).for_each(|_| noise.add_to(&mut halves).unwrap());
-            assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before, "{form:?}, {threads} threads");
+            assert_eq!(allocations(), before, "{form:?}, {threads} threads");
         }
     }
-    assert!(ALLOCATIONS.load(Ordering::Relaxed) > 0, "the counter counts");
+    assert!(allocations() > 0, "the counter counts");
 }

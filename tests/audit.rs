@@ -84,7 +84,7 @@ fn a_correlated_run_leaks_what_it_claims() {
         let terms = terms(Schedule::Participation(cyclic.clone()));
         let plan = calibrate(&strategy, &terms, &Workload::Prefix, &goal).unwrap();
         let claim = verify(&plan).unwrap().claim;
-        // The worst pattern: early and often.
+        // The worst pattern takes part early and often.
         let pattern: Vec<f64> = (0..12).map(|t| f64::from(u8::from(t % 4 == 0))).collect();
         let (direction, norm) = gram_times(&strategy, &pattern);
         let mu = CLIP_NORM * norm / plan.stddev();
@@ -104,7 +104,7 @@ fn a_correlated_run_leaks_what_it_claims() {
         );
         assert!(low <= claim.epsilon, "the claim is refuted: {low} > {}", claim.epsilon);
         assert!(epsilon >= 0.9 * claim.epsilon, "the claim is loose: {epsilon} of {}", claim.epsilon);
-        // The whole trade-off, not only one point of it.
+        // The whole trade-off curve is compared, not only one point of it.
         for at in [0.0, 0.5, 1.0, 2.0, 3.0] {
             let share = |ratios: &[f64]| ratios.iter().filter(|r| **r > at).count() as f64 / RUNS as f64;
             let (hit, alarm) = (share(&with), share(&without));
@@ -112,7 +112,7 @@ fn a_correlated_run_leaks_what_it_claims() {
             let (found, claimed) = (hit - at.exp() * alarm, delta_of_epsilon(claim.gdp_mu, at).unwrap());
             assert!(found <= claimed + error && found >= 0.9 * claimed - error, "{at}: {found} {claimed}");
         }
-        // A test that can fail: a claim of an eighth less would be refuted.
+        // This check can fail: a claim of an eighth less would be refuted.
         let bold = epsilon_of_delta(0.88 * claim.gdp_mu, delta).unwrap();
         let (_, low, _) = audited_epsilon(&with, &without, bold, delta);
         assert!(low > bold, "{low} {bold}");
@@ -156,7 +156,7 @@ fn an_amplified_run_leaks_what_it_claims() {
     println!("amplified: claim {:.4}, audited {epsilon:.4} ({low:.4} to {high:.4})", claim.epsilon);
     assert!(low <= claim.epsilon, "the claim is refuted: {low} > {}", claim.epsilon);
     assert!(epsilon >= 0.9 * claim.epsilon, "the claim is loose: {epsilon} of {}", claim.epsilon);
-    // A test that can fail: a claim for an eighth more noise would be refuted.
+    // This check can fail: a claim for an eighth more noise would be refuted.
     let sigma = claim.amplified.unwrap().noise_multiplier;
     let bold = Subsampled::new(1.12 * sigma, sampling_prob, 4).unwrap().epsilon(delta).unwrap();
     let (_, low, _) = audited_epsilon(&with, &without, bold, delta);

@@ -1,4 +1,4 @@
-//! Where a plan draws batches, a step without its batch is refused, unless it is asked for by name.
+//! Where a plan draws batches, a step without its batch is refused, unless the caller asks for that explicitly.
 
 use corrnoise::backend::{Backend, Replay, Step};
 use corrnoise::{Error, Form, Key, Mechanism, Plan, Result, Sampler, Sampling, Shard};
@@ -69,7 +69,7 @@ fn plans_that_draw_no_batches_are_as_before() {
     }
 }
 
-/// A length that is refused leaves the step admitted; a step that was made uses it up, also one with a useless result.
+/// A step that is refused for its length keeps the admission; a step that was made uses it up, even one with a useless result.
 #[test]
 fn an_admission_is_for_one_step() {
     let plan = plan(drawn()[2]);
@@ -80,7 +80,7 @@ fn an_admission_is_for_one_step() {
     assert!(matches!(noise.add_to(&mut gradient[1..]), Err(Error::Length { .. })));
     noise.add_to(&mut gradient).unwrap();
     refused(&mut noise, 1);
-    // A refused batch admits nothing, and what was admitted before stays that of its step.
+    // A refused batch admits nothing, and an earlier admission stays valid for its step.
     assert!(noise.for_batch(&sampler.batch(2).unwrap()).is_err());
     refused(&mut noise, 1);
     noise.unchecked_batch().unwrap();
@@ -94,7 +94,7 @@ fn an_admission_is_for_one_step() {
     refused(&mut noise, 3);
 }
 
-/// A device that counts steps and makes nothing.
+/// A device that counts steps and makes no noise.
 #[derive(Default)]
 struct Counter {
     scheduled: u64,
@@ -134,7 +134,7 @@ impl Replay for Counter {
     }
 }
 
-/// Nobody sees the batch of a replayed step, so that one batch cannot vouch for it.
+/// Nobody sees the batch of a replayed step, so the caller vouches for it explicitly.
 #[test]
 fn steps_of_a_graph_are_vouched_for_by_name() {
     let plan = plan(drawn()[2]);

@@ -1,4 +1,4 @@
-//! The figure in `docs/batch-size.md`: its table has the orderings that the text describes, and some of its entries are computed anew.
+//! The figure in `docs/batch-size.md`: its table has the orderings that the text describes, and some of its entries are recomputed.
 
 use corrnoise::Sampling;
 use corrnoise::planner::account::{Budget, gdp_mu_of_budget};
@@ -7,30 +7,10 @@ use corrnoise::planner::{
     Adjacency, Factorization, Goal, Participation, PrivacyUnit, Schedule, Strategy, Terms, Workload,
     calibrate, calibrate_bands, verify,
 };
-
-const STEPS: usize = 2048;
-const DATASET: u64 = 4096;
-
-struct Row {
-    epsilon: f64,
-    batch: u64,
-    independent: f64,
-    independent_sampled: f64,
-    banded: f64,
-    banded_sampled: f64,
-    bands: usize,
-}
+use corrnoise_testkit::batch_size::{DATASET, Row, STEPS};
 
 fn table() -> Vec<Row> {
-    let parse = |line: &str| {
-        let cells: Vec<f64> = line.split('\t').map(|cell| cell.parse().unwrap()).collect();
-        let [epsilon, batch, independent, independent_sampled, banded, _, banded_sampled, bands] = cells[..]
-        else {
-            panic!("{line}");
-        };
-        let (batch, bands) = (batch as u64, bands as usize);
-        Row { epsilon, batch, independent, independent_sampled, banded, banded_sampled, bands }
-    };
+    let parse = |line| Row::parse(line).unwrap_or_else(|| panic!("{line}"));
     include_str!("../docs/batch-size.tsv").lines().skip(1).map(parse).collect()
 }
 
@@ -43,7 +23,10 @@ fn the_table_says_what_the_text_says() {
         assert!(pair[1].independent <= pair[0].independent && pair[1].banded <= pair[0].banded);
         assert!(pair[1].independent_sampled <= pair[0].independent_sampled);
         assert!(pair[1].banded_sampled <= pair[0].banded_sampled);
-        assert!(pair[1].bands <= pair[0].bands, "more sampling leaves fewer bands");
+        assert!(
+            pair[1].banded_sampled_bands <= pair[0].banded_sampled_bands,
+            "more sampling leaves fewer bands"
+        );
     }
     for row in &rows {
         // Neither correlation nor sampling ever hurts, and both together are best (half a percent is the search for the bands).
@@ -52,10 +35,10 @@ fn the_table_says_what_the_text_says() {
     }
     let at =
         |epsilon: f64, batch: u64| rows.iter().find(|r| r.epsilon == epsilon && r.batch == batch).unwrap();
-    // Full batches: one mechanism.
+    // With full batches, all mechanisms are the same.
     for epsilon in [1.0, 10.0] {
         let full = at(epsilon, 4096);
-        assert!((full.banded / full.independent - 1.0).abs() < 1e-4 && full.bands == 1);
+        assert!((full.banded / full.independent - 1.0).abs() < 1e-4 && full.banded_sampled_bands == 1);
     }
     // ε = 10: correlation gives most of the benefit. ε = 1: amplification adds much for small batches, and sampled independent noise
     // overtakes unsampled correlated noise as batches grow.
@@ -79,7 +62,7 @@ fn entries_come_out_again() {
         privacy_unit: PrivacyUnit::Example,
         clip_norm: 1.0,
     };
-    // Through plans, their certificates and their verification, where the table went through the losses.
+    // The errors come from verified plans, where the table was computed from the losses.
     let error = |strategy: &Factorization, sampling: Sampling| {
         let plan = calibrate(strategy, &terms(sampling), &Workload::Prefix, &Goal::Budget(budget)).unwrap();
         verify(&plan).unwrap().utility.unwrap().max_error / 64.0
@@ -99,6 +82,6 @@ fn entries_come_out_again() {
     close(error(&banded.factorization, cyclic), row.banded);
     close(banded.loss / gdp_mu_of_budget(budget).unwrap() / 64.0, row.banded);
     let (strategy, sampling) = calibrate_bands(&problem, DATASET, 64, budget, 8).unwrap();
-    assert_eq!(strategy.num_bands(), row.bands);
+    assert_eq!(strategy.num_bands(), row.banded_sampled_bands);
     close(error(&strategy, sampling), row.banded_sampled);
 }

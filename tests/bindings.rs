@@ -1,4 +1,4 @@
-//! What other languages must make, bit for bit: `tests/data/bindings.json`, read by the tests of `crates/python`.
+//! The bits that other languages must make: `tests/data/bindings.json`, read by the tests of `crates/python`.
 //!
 //! Each case runs a plan on a model of two tensors, on gradients `((37·i + 11·k) mod 101 − 50) / 16` at coordinate `i` of tensor
 //! `k`, new at every step; the file holds the last step's gradients. Of every way of choosing batches it holds a few, drawn with the same
@@ -100,7 +100,7 @@ fn the_vectors_of_other_languages_are_fresh() {
         case("regenerate", Form::regenerate(&[1.0, -0.5, -0.125]).unwrap()),
     ];
     let key: String = (0..32).map(|i| format!("{:02x}", i * 7 + 1)).collect();
-    // For runs of which only the agreement between processes matters.
+    // A plan for runs of which only the agreement between processes matters.
     let training = Plan::new(20, Form::banded_toeplitz(&[1.0, 0.5, 0.375]).unwrap(), 0.1).unwrap().to_json();
     let file = json!({
         "training_plan": training,

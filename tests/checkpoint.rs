@@ -1,4 +1,4 @@
-//! Stopping and going on: what a file refuses, what a resumed run never makes again.
+//! Stopping and resuming: which files are refused, and which rows a resumed run never makes again.
 
 use corrnoise::backend::{Backend, Step};
 use corrnoise::{
@@ -50,7 +50,7 @@ fn resuming_makes_new_rows_by_default_and_the_same_ones_on_request() {
     let first = next_row(&mut resume(&path, Resume::default()).unwrap());
     let second = next_row(&mut resume(&path, Resume::default()).unwrap());
     assert!(lost != first && lost != second && first != second);
-    // Many processes share one new life.
+    // Many processes share one new incarnation.
     let third = next_row(&mut resume(&path, Resume::SharedIncarnation([9; 16])).unwrap());
     assert_eq!(third, next_row(&mut resume(&path, Resume::SharedIncarnation([9; 16])).unwrap()));
     assert!(![&lost, &first, &second].contains(&&third));
@@ -92,7 +92,7 @@ fn old_rows_keep_their_names_in_regenerated_history() {
         CpuOptions::default(),
     );
     let row = next_row(&mut resumed.unwrap());
-    // The two lives have different keys, so the weighted sum can be told apart: compare with the old rows' own noise.
+    // The two incarnations have different keys, so the weighted sum can be told apart: compare with the old rows' own noise.
     let cipher = corrnoise::chacha::ChaCha::new(key().run_key(plan.fingerprint()).bytes(), plan.rounds());
     let old = |step, coord| {
         let name = corrnoise::Row::new(corrnoise::Family::Step, 0, step).unwrap();
@@ -107,11 +107,11 @@ fn old_rows_keep_their_names_in_regenerated_history() {
         CpuOptions::default(),
     )
     .unwrap();
-    assert_eq!(next_row(&mut next), row, "a shared life is the same for all");
+    assert_eq!(next_row(&mut next), row, "a shared incarnation is the same for all");
     let residual = |coord: u64| {
         f64::from(row[coord as usize]) + 0.5 * f64::from(old(2, coord)) + 0.25 * f64::from(old(1, coord))
     };
-    // What is left is the new life's own row: a standard normal, and not the old life's row of that step.
+    // What is left is the new incarnation's own row: a standard normal, and not the old incarnation's row of that step.
     let variance = (0..1000).map(|coord| residual(coord).powi(2)).sum::<f64>() / 1000.0;
     assert!((variance - 1.0).abs() < 0.2, "{variance}");
     let repeated =
@@ -168,7 +168,7 @@ fn truncated_and_damaged_files_are_refused() {
     }
     std::fs::write(&path, [&whole[..], b"more"].concat()).unwrap();
     assert!(resume(&path, Resume::Exact).err().unwrap().to_string().contains("foreign bytes"));
-    // All of the header and the hashes, and places all over the state.
+    // Flips bytes in all of the header and the hashes, and at places all over the state.
     let tail = whole.len() - 32 * 5;
     for at in (0..header).chain((header..tail).step_by(7919)).chain(tail..whole.len()) {
         let mut damaged = whole.clone();
@@ -220,7 +220,7 @@ fn the_key_is_stored_only_if_asked_for() {
     assert!(Checkpoint::open(&path).unwrap().key().unwrap().is_none());
     let mut noise = resume(&path, Resume::Exact).unwrap();
     noise.save_with(&path, SaveOptions { include_key: true }).unwrap();
-    // Once, as a tensor of its own between the hashes and the MAC, and not as text.
+    // The key is stored once, as a tensor of its own between the hashes and the MAC, and not as text.
     let with = std::fs::read(&path).unwrap();
     let key_at = place(&with, "key").unwrap();
     assert_eq!((finds(&with, &secret), finds(&with, b"000102030405")), (1, 0));
@@ -231,7 +231,7 @@ fn the_key_is_stored_only_if_asked_for() {
     let resumed =
         |key| Mechanism::resume_cpu(&plan(), key, shard(), &[&path], Resume::Exact, CpuOptions::default());
     assert_eq!(next_row(&mut resumed(stored()).unwrap()), next_row(&mut noise));
-    // The MAC covers it: a changed key neither resumes nor goes unnoticed under the right one.
+    // The MAC covers the key: a changed key neither resumes nor goes unnoticed under the right one.
     let mut changed = with.clone();
     changed[key_at.start + 5] ^= 1;
     std::fs::write(&path, &changed).unwrap();
@@ -357,7 +357,7 @@ fn state_that_is_not_f32_is_refused() {
     assert!(error.ends_with("its state is BF16: expected F32"), "{error}");
 }
 
-/// A file written once and kept: this version's readers must read it for ever.
+/// A file that was written once and kept: every later version must read it.
 #[test]
 fn a_stored_version_1_file_still_loads() {
     let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/checkpoint-v1.safetensors");
@@ -370,10 +370,15 @@ fn a_stored_version_1_file_still_loads() {
     let cipher = corrnoise::chacha::ChaCha::new(key().run_key(plan.fingerprint()).bytes(), plan.rounds());
     let row = next_row(&mut noise);
     for coord in [0, 1, 511, 512, 599] {
-        let lives = corrnoise::Incarnations::first();
-        let expected =
-            corrnoise::reference::trajectory(std::slice::from_ref(&cipher), plan.form(), &lives, coord, 8)
-                .unwrap()[7];
+        let incarnations = corrnoise::Incarnations::first();
+        let expected = corrnoise::reference::trajectory(
+            std::slice::from_ref(&cipher),
+            plan.form(),
+            &incarnations,
+            coord,
+            8,
+        )
+        .unwrap()[7];
         assert_eq!(row[coord as usize], plan.scale(7).mul_add(expected, 0.0));
     }
 }

@@ -10,7 +10,7 @@ fn digits() -> Digits {
     Digits::parse(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// At ε = 2; the rates are those that the example finds.
+/// The mean test error at ε = 2; the rates are those that the example finds.
 fn mean_error(digits: &Digits, noise: Noise, rate: f64) -> Mean {
     let plan = noise.plan(&SETUP, digits.train.len(), Budget::new(2.0, 1e-5).unwrap()).unwrap();
     Mean::of(&in_parallel(SEEDS, |seed| train(digits, &SETUP, &plan, seed as u64, rate)).unwrap())
@@ -27,7 +27,7 @@ fn banded_noise_beats_independent_noise() {
     assert!(independent.mean - banded.mean > 0.08 && banded.mean < 0.09, "{independent:?}, {banded:?}");
 }
 
-/// Of independent noise the prefix sum after t steps has √t times the plan's standard deviation.
+/// For independent noise, the prefix sum after t steps has √t times the plan's standard deviation.
 #[test]
 fn prefix_noise_is_that_of_the_plan() {
     let budget = Budget::new(8.0, 1e-5).unwrap();

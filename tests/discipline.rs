@@ -1,4 +1,4 @@
-//! Each step once, in order, never past the end; bad input changes nothing; a failure half-way ends the run.
+//! Each step is made once, in order, never past the end; bad input changes nothing; a failure half-way ends the run.
 
 use corrnoise::backend::{Backend, Step};
 use corrnoise::{Cpu, CpuOptions, Error, Form, Key, Layout, Mechanism, Plan, Result, RunKey, Shard};

@@ -1,4 +1,4 @@
-//! A forked child has its parent's mechanisms, and makes none of its parent's noise.
+//! A forked child has its parent's mechanisms, but cannot make its parent's noise.
 #![cfg(unix)]
 
 use corrnoise::{CpuOptions, Error, Form, Key, Mechanism, Plan, Resume, Sampler, Sampling, Shard};
@@ -8,7 +8,7 @@ fn plan() -> Plan {
     Plan::new(20, Form::blt(&[0.3], &[0.9]).unwrap(), 1.0).unwrap()
 }
 
-/// Runs `check` in a forked child and says what it found; a child that hangs is killed.
+/// Runs `check` in a forked child and returns its result; a child that hangs is killed.
 fn in_child(check: impl FnOnce() -> bool) -> Result<(), &'static str> {
     // SAFETY: the child runs `check` alone and ends without destructors or output of the test harness.
     let child = unsafe { libc::fork() };
@@ -50,10 +50,10 @@ fn a_mechanism_made_before_the_fork_is_an_error_in_the_child() {
             step && save && bare.iter().all(|value| *value == 0.0)
         });
         assert_eq!(outcome, Ok(()), "{dim} coordinates");
-        // The parent's goes on, and its claim to nothing was not disturbed.
+        // The parent's mechanism continues undisturbed.
         noise.add_to(&mut gradient).unwrap();
         assert_eq!(noise.next_step(), 2);
-        // Freeing it in the child waits for no thread that is not there.
+        // Freeing the mechanism in the child does not wait for threads that do not exist there.
         let mut noise = Some(noise);
         assert_eq!(in_child(|| noise.take().is_some()), Ok(()), "{dim} coordinates, dropped");
     }

@@ -18,7 +18,7 @@ fn plan() -> Plan {
     Plan::new(1000, Form::independent(), 1.0).unwrap()
 }
 
-/// Splitmix64.
+/// The generator SplitMix64, for random decisions.
 struct Dice(u64);
 
 impl Dice {
@@ -37,7 +37,7 @@ fn worker() {
     let folder = Path::new(&folder);
     let mut dice = Dice(std::env::var(SEED).unwrap().parse().unwrap());
     let mut log = std::fs::OpenOptions::new().append(true).create(true).open(folder.join("log")).unwrap();
-    // One write each, so that lines of two processes do not mix.
+    // Each record is one write, so that lines of two processes do not mix.
     let mut record = |line: String| log.write_all(format!("{line}\n").as_bytes()).unwrap();
     loop {
         let run = std::fs::read_to_string(folder.join("run")).unwrap();
@@ -70,7 +70,7 @@ fn worker() {
                 record(format!("refused {what}"));
                 continue;
             }
-            // Not there yet, or of other coordinates.
+            // The checkpoint does not exist yet, or has other coordinates.
             Err(Error::Io { .. } | Error::Checkpoint { .. }) => continue,
             Err(other) => {
                 record(format!("error {what}: {other}"));
@@ -82,7 +82,7 @@ fn worker() {
             let mut gradient = vec![0.0_f32; shard.num_coords() as usize];
             noise.add_to(&mut gradient).unwrap();
             let start = shard.segments()[0].start;
-            // Both halves, so that a row of one range is known again in a larger one.
+            // Both halves are recorded, so that a row of one range is recognised in a larger one.
             for (at, name) in [(0, "low"), (350, "high")].into_iter().filter(|(at, _)| *at >= start) {
                 let Some(values) = gradient.get((at - start) as usize..).filter(|values| values.len() >= 4)
                 else {
@@ -110,7 +110,7 @@ fn spawn(folder: &Path, seed: u64) -> Child {
         .unwrap()
 }
 
-/// Files in a folder that are not there for good.
+/// The files in a folder that should not stay there.
 fn leftovers(folder: &Path) -> Vec<PathBuf> {
     let lasting = |path: &PathBuf| {
         let name = path.file_name().unwrap().to_string_lossy();
@@ -141,7 +141,7 @@ fn no_row_twice_and_nothing_left_behind() {
         assert_eq!(victim.try_wait().unwrap(), None, "a worker ended by itself");
         victim.kill().unwrap();
         victim.wait().unwrap();
-        // Now and then a new run, which both compete for.
+        // Now and then a new run begins, which both processes compete for.
         if kill % 5 == 4 {
             let next = folder.join("next");
             std::fs::write(&next, (kill / 5 + 1).to_string()).unwrap();
@@ -164,11 +164,11 @@ fn no_row_twice_and_nothing_left_behind() {
         }
     }
     println!("{kills} kills, {} rows, {counts:?}", rows.len());
-    // Nothing of this is worth anything if nothing was tried.
+    // The test is void if one of these outcomes never occurred.
     for tried in ["accepted start", "accepted exact", "accepted new", "refused start", "refused exact"] {
         assert!(counts.get(tried).is_some_and(|count| *count > 0), "never {tried}: {counts:?}");
     }
-    // The next start and the next save clear what kills left.
+    // The next start and the next save clear the files that kills left.
     let key = || Key::from_file(folder.join("key"), "last").unwrap();
     let mut noise = Mechanism::cpu(&plan(), key(), Shard::whole(DIM).unwrap()).unwrap();
     noise.add_to(&mut [0.0_f32; DIM as usize]).unwrap();

@@ -15,7 +15,7 @@ fn engine(isa: Isa, keys: &[RunKey], plan: &Plan, coords: std::ops::Range<u64>) 
     Cpu::new(plan, keys, &shard, CpuOptions { threads: 1, isa, ..CpuOptions::default() }).unwrap()
 }
 
-/// One step of an engine on a zero gradient: what it added, as bits.
+/// Makes one step of an engine on a zero gradient and returns its noise as bits.
 fn run(cpu: &mut Cpu, step: &Step<'_>, len: usize) -> Vec<u32> {
     let mut out = vec![0.0_f32; len];
     cpu.step(step, CpuGradients::F32(&mut [&mut out])).unwrap();
@@ -80,12 +80,12 @@ fn normals() {
         let plan =
             Plan::new(1, Form::independent(), 1.0).unwrap().with_rounds(vector.rounds().unwrap()).unwrap();
         for isa in ENGINES {
-            // One key for all lives, so that any incarnation in the row's name is known.
+            // All incarnations have one key, so that any incarnation in the row's name is known.
             let keys: Vec<_> = (0..=vector.row().unwrap().incarnation())
                 .map(|_| RunKey::from_bytes(vector.key().unwrap()))
                 .collect();
             let mut cpu = engine(isa, &keys, &plan, coords.clone());
-            // 1·z + 0 is z: an engine's own normals, whatever the row's family.
+            // 1·z + 0 is z: the engine returns its own normals, whatever the row's family.
             let kernel = StepKernel::Regenerate { terms: &[(vector.row().unwrap(), 1.0)] };
             let step = Step { number: 0, scale: 1.0, kernel };
             assert_eq!(run(&mut cpu, &step, expected.len()), expected, "{} ({isa:?})", vector.place);
@@ -112,7 +112,7 @@ fn forms() {
         );
         let plan = Plan::new(steps, form, 1.0).unwrap().with_rounds(vector.rounds().unwrap()).unwrap();
         for isa in ENGINES {
-            // Its tile, and neighbours on both sides: a whole tile and parts of others.
+            // The tile of the coordinate and its neighbours on both sides: a whole tile and parts of others.
             let tile = coord - coord % 512;
             let coords = tile.saturating_sub(40)..tile + 552;
             let at = (coord - coords.start) as usize;
@@ -129,7 +129,7 @@ fn forms() {
     }
 }
 
-/// Adds one row to a gradient given as bits, and gives the bits back.
+/// Adds one row to a gradient given as bits, and returns the sum's bits.
 fn add<E: Element>(
     vector: &Vector,
     isa: Isa,

@@ -98,7 +98,7 @@ fn an_exact_resume_is_refused_where_steps_came_after_the_checkpoint() {
     let text = refusal(resume(folder.path(), "at 4", Resume::Exact));
     assert!(text.contains("steps 4 to 6") && text.contains("new incarnation"), "{text}");
     let mut exact = resume(folder.path(), "at 7", Resume::Exact).unwrap();
-    // A new incarnation is never refused, whatever lives or was made.
+    // A new incarnation is never refused, whatever process is alive and whatever was made.
     let mut fresh = resume(folder.path(), "at 4", Resume::NewIncarnation).unwrap();
     steps(&mut fresh, 2);
     steps(&mut exact, 1);
@@ -139,7 +139,7 @@ fn a_ledger_lies_where_it_was_named() {
     let shard = || Shard::whole(DIM).unwrap();
     steps(&mut Mechanism::cpu(&plan(), memory(), shard()).unwrap(), 1);
     assert!(refusal(Mechanism::cpu(&plan(), memory(), shard())).contains("elsewhere"));
-    // Without one, keys made in memory are the caller's own responsibility.
+    // Without a ledger, keys made in memory are the caller's own responsibility.
     let bare = || Key::from_bytes([7; 32], "run");
     steps(&mut Mechanism::cpu(&plan(), bare(), shard()).unwrap(), 1);
     steps(&mut Mechanism::cpu(&plan(), bare(), shard()).unwrap(), 1);
@@ -247,7 +247,7 @@ fn a_shared_nonce_that_made_no_step_is_not_used_up() {
     assert!(refusal(load(&third, Resume::Exact)).contains("steps 3 to 4"));
 }
 
-/// A key file under another name is the same key.
+/// A link to a key file under another name leads to the same key.
 #[cfg(unix)]
 #[test]
 fn links_to_a_key_share_its_ledger() {
@@ -300,7 +300,7 @@ fn a_key_file_that_others_may_read_is_warned_about() {
     assert_eq!((output(0o600), output(0o644), output(0o640)), (0, 1, 1));
 }
 
-/// Runs in a child only: reads a key twice.
+/// Reads a key twice; runs in a child only.
 #[test]
 fn reads_a_key() {
     if let Ok(path) = std::env::var("CORRNOISE_LEDGER_KEY") {
@@ -353,7 +353,7 @@ impl corrnoise::backend::Replay for Counting {
 
 #[test]
 fn a_replay_claims_its_steps_and_gives_back_the_rest() {
-    // Steps that the device makes, whether the replay is ended, and what a later start is told.
+    // The cases: steps that the device makes, whether the replay is ended, and what a later start is told.
     for (made, ended, told) in
         [(2, true, Some("steps 0 to 1")), (0, true, None), (2, false, Some("steps 0 to 4")), (99, true, None)]
     {

@@ -3,7 +3,7 @@
 
 use corrnoise::{CpuOptions, Form, Key, Mechanism, Plan, Resume, Shard};
 
-/// Peak resident bytes of this process so far.
+/// The peak of this process's resident bytes so far.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -18,7 +18,7 @@ fn peak_memory_is_gradient_plus_state() {
     let plan = Plan::new(10, form, 0.5).unwrap();
     let declared = dim * (4 + plan.form().state_bytes_per_param());
     let base = peak();
-    // What a form declares is what the engine holds; a ring says how much more its rows ahead take.
+    // A form declares what the engine holds; a ring also declares how much its rows ahead take.
     let ring = Plan::new(10, Form::banded_toeplitz(&[1.0; 16]).unwrap(), 0.5).unwrap();
     let small = Mechanism::cpu(&ring, Key::from_os().unwrap(), Shard::whole(1000).unwrap()).unwrap();
     assert_eq!((ring.form().state_bytes_per_param(), small.state_bytes()), (60, 88_000));

@@ -14,7 +14,7 @@ macro_rules! compare {
         for (family, incarnation, index) in rows {
             let row = Row::new(family, incarnation, index).unwrap();
             for stream in [row.stream(), row.tail_stream()] {
-                // Around 0, around the low counter word's wrap, and far out.
+                // Blocks around 0, around the wrap of the low counter word, and far out.
                 for first in [0, (1 << 32) - 2, 1 << 45] {
                     let mut rng = <$rng>::from_seed(key);
                     rng.set_stream(stream);

@@ -1,4 +1,4 @@
-//! The same bits everywhere: scalar and SIMD, any number of threads, any split into shards, stopped and resumed anywhere.
+//! The same bits everywhere: scalar and SIMD, any number of threads, any split into shards, stopped and resumed at any step.
 
 use corrnoise::{CpuOptions, Form, Isa, Key, Layout, Mechanism, Plan, Resume, Rounds, Shard};
 use corrnoise_testkit::cases::{every_form, square_root_coefs};
@@ -59,7 +59,7 @@ fn scalar_equals_simd_f16() {
     scalar_equals_simd::<f16>("f16");
 }
 
-/// 4·10⁷ values for each number of rounds, 1.2·10⁸ in all; about 900 of their radius words are extended.
+/// Compares 4·10⁷ values for each number of rounds, 1.2·10⁸ in all; about 900 of their radius words are extended.
 #[test]
 fn scalar_equals_simd_on_a_hundred_million_values() {
     let steps = 40;
@@ -144,7 +144,7 @@ fn resuming_at_any_step_under_any_split_gives_the_same_bits() {
         let plan = Plan::new(steps, form, 0.75).unwrap();
         let whole = run::<f32>(&plan, space.clone(), options(Isa::Auto, 2));
         for stop in 0..=steps {
-            // Saved by two processes, resumed by three with other boundaries, one of them without SIMD.
+            // The run is saved by two processes and resumed by three with other boundaries, one of them without SIMD.
             let mut out = gradient(size, |x| x);
             let files: Vec<_> = [(0, 33_333), (33_333, size)]
                 .iter()
@@ -207,7 +207,7 @@ fn resuming_several_tensors_under_another_split_gives_the_same_bits() {
         }
         segments.iter().map(|s| s.start).zip(rows).collect()
     }
-    /// Segments as one vector over the whole space.
+    /// The segments as one vector over the whole space.
     fn spread(dim: u64, parts: Vec<(u64, Vec<f32>)>) -> Vec<f32> {
         let mut out = vec![0.0; dim as usize];
         for (start, values) in parts {
@@ -243,7 +243,7 @@ fn resuming_several_tensors_under_another_split_gives_the_same_bits() {
     }
 }
 
-/// What the comparisons above compare: says so loudly where there is no vector path.
+/// The comparisons above need a vector path: this test says so loudly where there is none.
 #[test]
 fn the_vector_path_is_the_one_that_runs() {
     let plan = Plan::new(1, Form::independent(), 1.0).unwrap();
@@ -259,7 +259,7 @@ fn the_vector_path_is_the_one_that_runs() {
     );
 }
 
-/// Every 16-bit pattern as a gradient, infinities and NaN included, through both engines.
+/// Adds noise to every 16-bit pattern, infinities and NaN included, with both engines.
 #[test]
 fn every_sixteen_bit_gradient() {
     fn all<E: Bits>(from_bits: impl Fn(u16) -> E, is_nan: impl Fn(&E) -> bool) {
@@ -269,7 +269,7 @@ fn every_sixteen_bit_gradient() {
                 let mut gradient: Vec<E> = (0..=u16::MAX).map(&from_bits).collect();
                 let shard = Shard::whole(1 << 16).unwrap();
                 let mut mechanism = Mechanism::cpu_with(&plan, key(), shard, options(isa, 1)).unwrap();
-                // In f16 some are infinite, which is reported after the whole step is made.
+                // In f16 some sums are infinite, which is reported after the whole step is made.
                 let _ = mechanism.add_to(&mut gradient);
                 assert_eq!(mechanism.next_step(), 1);
                 gradient
@@ -285,8 +285,8 @@ fn every_sixteen_bit_gradient() {
     all(f16::from_bits, |g| g.is_nan());
 }
 
-/// Long enough for the ring to wrap several times: rows made ahead against rows made one by one, stopped and resumed by
-/// either kind, under another split.
+/// The run is long enough for the ring to wrap several times: rows made ahead are compared with rows made one by one, stopped
+/// and resumed by either kind, under another split.
 #[test]
 fn a_ring_made_ahead_is_the_plain_ring() {
     let (steps, size) = (50, 6_007);

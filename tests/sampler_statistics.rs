@@ -1,10 +1,10 @@
-//! Whether batches are as random as the plan says. Keys are fixed, so every test gives one answer; each limit is the point that
-//! a right sampler would pass with probability 1e-6 on either side.
+//! Statistical tests that batches are as random as the plan says. Keys are fixed, so every test gives one answer; a right
+//! sampler exceeds each limit with probability 1e-6 on either side.
 
 use corrnoise::{Form, Key, Plan, Sampler, Sampling};
 use std::collections::HashMap;
 
-/// Of a standard normal: 1e-6 lies above.
+/// The point that a standard normal exceeds with probability 1e-6.
 const Z: f64 = 4.753_424;
 
 fn sampler(sampling: Sampling, num_steps: u64, seed: u64) -> Sampler {
@@ -14,7 +14,7 @@ fn sampler(sampling: Sampling, num_steps: u64, seed: u64) -> Sampler {
     Sampler::new(&plan, &Key::from_bytes(bytes, "statistics")).unwrap()
 }
 
-/// χ² by the cube root of Wilson and Hilferty, which is good to a percent this far out.
+/// Checks a χ² statistic by the cube root of Wilson and Hilferty, which is good to a percent this far out.
 fn check_chi_squared(what: &str, statistic: f64, dof: f64) {
     let quantile = |z: f64| dof * (1.0 - 2.0 / (9.0 * dof) + z * (2.0 / (9.0 * dof)).sqrt()).max(0.0).powi(3);
     println!("{what}: χ² {statistic:.1} with {dof} degrees of freedom");
@@ -27,7 +27,7 @@ fn check_dispersion(what: &str, statistic: f64, terms: f64, excess: f64) {
     check_chi_squared(what, statistic * share, (terms * share).round());
 }
 
-/// Σ (observed − expected)²/expected over cells of one experiment.
+/// The sum of (observed − expected)²/expected over the cells of one experiment.
 fn goodness(observed: &[f64], probabilities: &[f64]) -> f64 {
     let total: f64 = observed.iter().sum();
     observed.iter().zip(probabilities).map(|(o, p)| (o - total * p).powi(2) / (total * p)).sum()

@@ -1,5 +1,5 @@
-//! Batches: against a second implementation written from `docs/noise-spec.md` on `rand_chacha`, their structure, and what binds
-//! them to the noise. `sampler_statistics.rs` asks whether they are random.
+//! Batches: compared with a second implementation written from `docs/noise-spec.md` on `rand_chacha`, their structure, and what
+//! binds them to the noise. `sampler_statistics.rs` tests whether they are random.
 
 use corrnoise::{Batch, Error, Family, Form, Key, Mechanism, Plan, Resume, Row, Sampler, Sampling, Shard};
 use rand_chacha::ChaCha12Rng;
@@ -46,7 +46,7 @@ fn every_kind() -> Vec<Sampling> {
     kinds
 }
 
-/// The specification's section "Sampler", the slow way: one 64-bit number per unit, a permutation as a list.
+/// The specification's section "Sampler" in its slowest form: one 64-bit number per unit, a permutation as a list.
 struct Reference {
     run_key: [u8; 32],
     sampling: Sampling,

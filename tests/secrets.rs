@@ -55,7 +55,7 @@ fn child() {
     say("freed");
 }
 
-/// Tells the parent, and waits for its answer.
+/// Sends a message to the parent, and waits for its answer.
 fn say(what: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "\nsecrets: {what}").unwrap();
@@ -70,7 +70,7 @@ struct Mapping {
     excluded: bool,
 }
 
-/// Mappings that can be read, and whether dumps leave them out.
+/// The mappings that can be read, and whether core dumps leave them out.
 fn mappings(pid: u32) -> Vec<Mapping> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
     let mut list: Vec<Mapping> = Vec::new();
@@ -103,7 +103,7 @@ fn memory(pid: u32, mapping: &Mapping) -> Vec<u8> {
     bytes
 }
 
-/// What must not be found: every 16 bytes of a secret, and every word of one four times over, as vector registers hold it.
+/// The bytes that must not be found: every 16 bytes of a secret, and every word of one four times over, as vector registers hold it.
 fn needles(secrets: &[[u8; 32]]) -> HashSet<[u8; 16]> {
     let halves = secrets.iter().flat_map(|secret| [&secret[..16], &secret[16..]]);
     let mut needles: HashSet<[u8; 16]> = halves.map(|half| half.try_into().unwrap()).collect();
@@ -113,7 +113,7 @@ fn needles(secrets: &[[u8; 32]]) -> HashSet<[u8; 16]> {
     needles
 }
 
-/// Where the child's memory holds a needle.
+/// The places in the child's memory that hold a needle.
 fn find(pid: u32, needles: &HashSet<[u8; 16]>, everywhere: bool) -> Vec<String> {
     // A filter by the first two bytes keeps the search quick.
     let mut starts = vec![false; 1 << 16];

@@ -2,25 +2,25 @@
 
 use corrnoise::{CpuOptions, Form, Key, Mechanism, Plan, Shard};
 
-/// Values per buffer: tiles, and small enough to stay in cache between sampling and counting.
+/// The number of values per buffer: whole tiles, and small enough to stay in cache between sampling and counting.
 const LEN: usize = 1 << 16;
 const BUFFERS: u64 = 15_360; // 15,360 · 65,536 = 1.0066·10⁹ normals
 const BINS_PER_SIGMA: i32 = 4096;
 const EDGE: i32 = 10;
 const LAGS: [usize; 6] = [1, 2, 4, 128, 256, 512];
 
-/// What is summed over all values.
+/// The sums over all values.
 #[derive(Clone)]
 struct Sums {
     count: u64,
     powers: [f64; 8],
     histogram: Vec<u64>,
-    /// Within Box-Muller pairs: Σ x·y, Σ x²·y², and their number.
+    /// Over Box-Muller pairs: Σ x·y, Σ x²·y², and the number of pairs.
     pairs: (f64, f64, u64),
-    /// Σ x[i]·x[i + lag].
+    /// The autocorrelation sums Σ x[i]·x[i + lag], by lag.
     lags: [f64; LAGS.len()],
     lag_counts: [u64; LAGS.len()],
-    /// Σ x·y with the row before.
+    /// Over pairs of neighbouring rows: Σ x·y, and the number of pairs.
     rows: (f64, u64),
 }
 
@@ -96,7 +96,7 @@ fn sample(shard: Shard, buffers: u64, factor: f32) -> Sums {
         values.fill(0.0);
         mechanism.add_to(&mut values).unwrap();
         values.iter_mut().for_each(|z| *z *= factor);
-        // Correlations on every fourth row; moments and counts on all.
+        // Correlations are summed on every fourth row; moments and counts on all.
         sums.add(&values, (row % 4 == 1).then_some(&previous));
         std::mem::swap(&mut values, &mut previous);
     }
@@ -139,7 +139,7 @@ fn kolmogorov_smirnov(sums: &Sums) -> f64 {
     distance * (sums.count as f64).sqrt()
 }
 
-/// Both halves of the coordinate space, a thread each.
+/// Samples both halves of the coordinate space, each on a thread.
 fn sample_on_two_threads(buffers: u64, factor: f32) -> Sums {
     let space = Shard::whole(2 * LEN as u64).unwrap();
     let half = |i: u64| space.within(i * LEN as u64..(i + 1) * LEN as u64).unwrap();

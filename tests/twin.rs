@@ -1,4 +1,4 @@
-//! The kernels' own source, compiled by the host's C++ compiler: the large comparisons, and mutations of the source.
+//! The kernels' own source, compiled by the host's C++ compiler, for large comparisons and for mutations of the source.
 //!
 //! What runs is `kernels/*.cu` with the device headers, thread by thread; only the intrinsics are the host's. Without a C++
 //! compiler these tests say so and compare nothing, unless `CORRNOISE_REQUIRE_CXX` is set, as CI does.
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 const STEPS: u64 = 8;
 
-/// `Call` of `twin/entry.cpp`.
+/// The struct `Call` of `twin/entry.cpp`, field by field.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Call {
@@ -29,7 +29,7 @@ struct Call {
     scale: *const f32,
     decay: *const f32,
     row: u64,
-    life: u64,
+    incarnation: u64,
     out_scale: f32,
     head: u32,
     count: u32,
@@ -40,7 +40,7 @@ struct Call {
     end_tile: u64,
 }
 
-/// A call on its way to a thread, which touches no other thread's tiles.
+/// A call that is sent to a thread, which touches no other thread's tiles.
 struct Share(Call);
 // SAFETY: the memory behind it outlives the threads, and their tiles are disjoint.
 unsafe impl Send for Share {}
@@ -122,7 +122,7 @@ struct Twin {
     len: u64,
     four_rounds: u32,
     slots: usize,
-    /// In tiles of 512.
+    /// The state, in tiles of 512.
     state: Vec<f32>,
     time: u64,
 }
@@ -157,7 +157,7 @@ impl Twin {
             scale: std::ptr::null(),
             decay: std::ptr::null(),
             row: 0,
-            life: 0,
+            incarnation: 0,
             out_scale: step.scale,
             head: 0,
             count: 0,
@@ -171,13 +171,13 @@ impl Twin {
             StepKernel::Blt { row, scale, decay, fresh } => {
                 (call.scale, call.decay, call.num_buffers) =
                     (scale.as_ptr(), decay.as_ptr(), scale.len() as u32);
-                (call.row, call.life, call.head) =
+                (call.row, call.incarnation, call.head) =
                     (row.stream(), row.incarnation().into(), u32::from(*fresh));
             }
             StepKernel::Ring { row, coefs } => {
                 words.extend(coefs.iter().map(|c| c.to_bits()));
                 let slots = self.slots.max(1) as u64;
-                (call.row, call.life, call.count) =
+                (call.row, call.incarnation, call.count) =
                     (row.stream(), row.incarnation().into(), coefs.len() as u32);
                 call.head = ((slots - self.time % slots) % slots) as u32;
             }
@@ -188,7 +188,7 @@ impl Twin {
                 call.count = terms.len() as u32;
             }
         }
-        // Terms hold 64-bit numbers.
+        // The list holds 64-bit numbers, as terms do.
         let list: Vec<u64> =
             words.chunks(2).map(|w| u64::from(w[0]) | u64::from(*w.get(1).unwrap_or(&0)) << 32).collect();
         call.list = list.as_ptr().cast();
@@ -233,7 +233,7 @@ fn key() -> Key {
     Key::from_bytes(std::array::from_fn(|i| (i * 37 + 11) as u8), "twin")
 }
 
-/// Runs a plan on both; the gradient lies between guards that nobody may touch. Gives the first difference.
+/// Runs a plan on both backends and returns the first difference; the gradient lies between guards that must stay unchanged.
 fn compare<E: Bits + Copy>(module: &Arc<Module>, plan: &Plan, shard: &Shard, zero: bool) -> Option<String> {
     const GUARD: usize = 600;
     let len = shard.num_coords() as usize;
@@ -272,7 +272,7 @@ fn modules() -> Vec<(String, &'static str, String, Form)> {
     modules
 }
 
-/// 1,250,003 coordinates × 8 steps of every kernel and gradient type.
+/// Compares 1,250,003 coordinates × 8 steps of every kernel and gradient type.
 #[test]
 fn ten_million_values_of_every_kernel() {
     let Some(compiler) = compiler() else { return };
@@ -295,7 +295,7 @@ fn ten_million_values_of_every_kernel() {
     }
 }
 
-/// Every mistake that the comparison is there for, made on purpose: each must show.
+/// Makes every mistake that the comparison should find, on purpose: each must show.
 #[test]
 fn mutations_of_the_source_are_noticed() {
     let Some(compiler) = compiler() else { return };

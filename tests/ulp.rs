@@ -54,7 +54,7 @@ fn radius_of_extended_words() {
     let error = |i: u64| {
         let words = cipher.block(1, i);
         let one = |w: &[u32; 2]| {
-            // Any number of leading zeros alike: shift by 0 to 47 bits.
+            // Every number of leading zeros is equally likely: a shift by 0 to 47 bits.
             let wide = (u64::from(w[0]) << 32 | u64::from(w[1])) >> 16 >> (w[1] % 48) | 1;
             let exact = (-2.0 * (wide as f64 / 2f64.powi(64)).ln()).sqrt();
             ulps(gauss::tail_radius((wide >> 32) as u32, wide as u32), exact)

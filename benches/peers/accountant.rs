@@ -1,4 +1,4 @@
-//! Our side of `accountant.py`: one setting per line, one answer per line.
+//! Our side of `accountant.py`: it reads one setting per line and answers with one line.
 //!
 //! `SIGMA SAMPLING_PROB STEPS DELTA` → ε and the seconds it took, the faster of two runs.
 

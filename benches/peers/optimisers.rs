@@ -1,4 +1,4 @@
-//! Our side of `optimisers.py`: one command per line, one answer per line.
+//! Our side of `optimisers.py`: it reads one command per line and answers with one line.
 //!
 //! `optimise CASE REPEATS` → median seconds and loss. `evaluate CASE FILE` → the loss of a strategy given as little-endian f64
 //! (scales then decays of a BLT, coefficients of a Toeplitz strategy, rows of a dense one): theirs is judged by the same code as ours.

@@ -1,4 +1,4 @@
-//! Answers the peer comparison: one line in, one number out.
+//! Our side of the peer comparison: it reads one line and answers with one number.
 //!
 //! `CASE M THREADS STEPS` → median seconds per step of that form on M parameters; `rmw-CASE …` → the same for a plain pass
 //! over the same bytes. M may be `64x100`: 100 tensors of 64 values. State is kept until another case is named, and a ring is full before anything is timed.
@@ -8,7 +8,7 @@ use corrnoise_testkit::{cases, traffic::Traffic};
 use std::io::BufRead;
 use std::time::Instant;
 
-/// Steps of a plan: enough for any run, but a listed form holds every one of them.
+/// The number of steps of a plan: enough for any run, but few for a listed form, which holds every one of them.
 fn num_steps(case: &str) -> u64 {
     if case == "dense255" { 1024 } else { 1 << 30 }
 }
@@ -36,7 +36,7 @@ impl Subject {
             };
             let noise = Box::new(noise().map_err(|error| error.to_string())?);
             let mut gradients = vec![vec![0.0; dim]; tensors];
-            // As PyTorch's are here.
+            // PyTorch's gradients have large pages here too.
             gradients.iter_mut().for_each(|gradient| huge_pages(gradient));
             Subject::Noise(noise, gradients)
         };

@@ -5,26 +5,8 @@ mod common;
 use common::{ENTRIES, Entry, Handles, gradients, lengths, mechanism, message, shard};
 use corrnoise::Element;
 use corrnoise_capi::*;
+use corrnoise_testkit::allocations::{Counting, allocations};
 use half::{bf16, f16};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-struct Counting;
-
-// SAFETY: passes everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise, passed on.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -38,13 +20,13 @@ fn count<E: Element>(entry: Entry<E>, from_f32: fn(f32) -> E) {
     for step in 0..6 {
         // The first steps may set up what is kept.
         if step == 2 {
-            before = ALLOCATIONS.load(Ordering::Relaxed);
+            before = allocations();
         }
         // SAFETY: three vectors of the right lengths.
         let status = unsafe { entry(noise, pointers.as_ptr(), lengths.as_ptr(), 3) };
         assert_eq!(status, Status::Ok, "{}", message());
     }
-    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before);
+    assert_eq!(allocations(), before);
     // SAFETY: made above.
     unsafe { corrnoise_mechanism_free(noise) };
 }

@@ -6,20 +6,20 @@
 //!  key4   key5   key6   key7
 //!  block  block  stream stream     low word first
 //! ```
-//! Word for word what `rand_chacha` makes of `from_seed(key)`, `set_stream(stream)` at word position `16·block`.
+//! The words are those of `rand_chacha` with `from_seed(key)` and `set_stream(stream)`, from word position `16·block` on.
 
 use crate::error::{Error, Result};
 use crate::secret::{Secret, clear_registers};
 
-/// How many rounds the cipher runs. Part of the plan.
+/// The number of rounds of the cipher, which is part of the plan.
 ///
 /// The best published attack on ChaCha reaches 7 rounds; 12 are the default, 8 the fastest, 20 the most cautious.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub enum Rounds {
-    /// 8 rounds.
+    /// 8 rounds, the fastest choice.
     R8,
-    /// 12 rounds.
+    /// 12 rounds, the default.
     #[default]
     R12,
     /// 20 rounds, as in RFC 8439.
@@ -58,7 +58,7 @@ impl TryFrom<u32> for Rounds {
 /// "expand 32-byte k" as little-endian words.
 const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
 
-/// A keyed cipher: everything but block and stream. The key lies where core dumps do not look, and is wiped when dropped.
+/// A keyed cipher: everything but block and stream. The key lies in memory that core dumps leave out, and is wiped when dropped.
 #[derive(Clone)]
 pub struct ChaCha {
     key: Secret<u32>,
@@ -66,7 +66,7 @@ pub struct ChaCha {
 }
 
 impl ChaCha {
-    /// Key bytes are read as little-endian words.
+    /// A cipher under this key, whose bytes are read as little-endian words.
     pub fn new(key: &[u8; 32], rounds: Rounds) -> ChaCha {
         let mut own = Secret::zeroed(8);
         for (word, bytes) in own.iter_mut().zip(key.as_chunks::<4>().0) {

@@ -1,16 +1,16 @@
-//! Telling a process from its forks.
+//! Process identity: telling a process from its forks.
 //!
-//! A forked child has its parent's mechanisms, and would make its parent's noise. It has none of its threads, so that waiting for
-//! one never ends. Process ids cannot tell the two apart: a new namespace counts from 1 again. On Linux a page that the kernel
-//! clears in every child (`MADV_WIPEONFORK`) can, for the price of one load.
+//! A forked child has its parent's mechanisms, and would make its parent's noise. It has none of its parent's threads, so that
+//! waiting for one never ends. Process ids cannot tell the two apart: a new namespace counts from 1 again. On Linux a page that
+//! the kernel clears in every child (`MADV_WIPEONFORK`) can, for the price of one load.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// The process that made something; forks of it are others.
+/// The identity of a process, which differs from that of its forks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process(u64);
 
-/// Numbers given so far: a child goes on from its parent's, so that a number is new in the whole line of descent.
+/// The count of numbers given so far. A child continues its parent's count, so that a number is new in the whole line of descent.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 impl Process {
@@ -37,16 +37,16 @@ impl Process {
     }
 }
 
-/// The number of this process, 0 in a child that has none yet; nothing where the system has no such memory.
+/// The number of this process, which is 0 in a child that has none yet; none where the system has no such memory.
 fn cell() -> Option<&'static AtomicU64> {
     static CELL: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
     let mut cell = CELL.load(Ordering::Acquire);
     if cell.is_null() {
-        // No lock: a fork while another thread held one would leave it locked in the child.
+        // There is no lock here: a fork while another thread held one would leave it locked in the child.
         let made = wiped_on_fork()?;
         match CELL.compare_exchange(cell, made, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => cell = made,
-            // Another thread was first; its page serves all, and this one stays unused.
+            // Another thread was first; all use its page, and this one stays unused.
             Err(other) => cell = other,
         }
     }

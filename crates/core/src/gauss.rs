@@ -1,4 +1,4 @@
-//! Words to standard normals: Box-Muller in f32, out of operations that every device rounds alike.
+//! From words to standard normals: Box-Muller in f32, out of operations that every device rounds alike.
 //!
 //! Only `+`, `×`, `fma`, `√`, integer operations and integer → float conversions appear, each correctly rounded and in
 //! the order written, so scalar Rust, AVX2 and CUDA give the same bits. The coefficients come from Sollya's `fpminimax`
@@ -16,7 +16,7 @@ pub const LOG: [f32; 9] = bits([
     0xc0351ec0,
 ]);
 
-/// −2·ln 2.
+/// The constant −2·ln 2, rounded to f32.
 pub const MINUS_2_LN_2: f32 = f32::from_bits(0xbfb17218);
 
 /// π/2 rounded to f32: the leading term of the sine, kept out of the polynomial so that its rounding error can be repaired.
@@ -28,7 +28,7 @@ pub const SIN: [f32; 4] = bits([0xb33bbd2e, 0xbf255ddf, 0x3da32fe2, 0xbb96dec9])
 /// cos(π/2·t) in y = t², |t| ≤ ½, ascending powers. Relative error 5.2e-10.
 pub const COS: [f32; 5] = bits([0x3f800000, 0xbf9de9e6, 0x3e81e0dc, 0xbcaadbe7, 0x3a6b4255]);
 
-/// 2⁻³².
+/// The constant 2⁻³², exact in f32.
 pub const TWO_POW_MINUS_32: f32 = f32::from_bits(0x2f800000);
 
 const fn bits<const N: usize>(words: [u32; N]) -> [f32; N] {
@@ -66,7 +66,7 @@ pub fn tail_radius(word: u32, extension: u32) -> f32 {
     radius_below_half(wide as f32 * (TWO_POW_MINUS_32 * TWO_POW_MINUS_32))
 }
 
-/// u in (0, ½): split into 2^e·(1 + f) with 1 + f in [½, 1).
+/// The radius for u in (0, ½), which is split into 2^e·(1 + f) with 1 + f in [½, 1).
 fn radius_below_half(u: f32) -> f32 {
     let bits = u.to_bits();
     let e = (bits >> 23) as i32 - 126;

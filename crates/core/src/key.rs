@@ -11,16 +11,17 @@ use std::path::Path;
 /// Bytes of stack that deriving a key may use: the hash's own state and what it spills.
 const DERIVATION_STACK: usize = 1 << 15;
 
-/// The same for hashing a long text with a key: chunks are hashed side by side, and their halves recursively.
+/// As [`DERIVATION_STACK`], for hashing a long text with a key: chunks are hashed side by side, and their halves recursively.
 const MAC_STACK: usize = 1 << 16;
 
-/// A key file is not larger: 64 digits and blanks.
+/// The most bytes that a key file may have: 64 digits, with room for blanks.
 const MAX_FILE: usize = 4096;
 
 /// 32 secret bytes, the public name of the run that uses them, and where the noise made from them is recorded.
 ///
 /// # Guarantees
-/// Kept on pages that core dumps leave out, and wiped when dropped; never printed nor logged, and copied by [`Key::duplicate`] alone.
+/// A key is kept on pages that core dumps leave out, and wiped when dropped. It is never printed nor logged, and only
+/// [`Key::duplicate`] copies it.
 /// Noise depends on the key, the plan and the run's name: one key serves two plans, or two runs of one plan *under different
 /// names*, without ever repeating noise. A key from a file has a ledger beside the file, which refuses a run that would make
 /// noise again; see [`Key::with_ledger`].
@@ -31,20 +32,20 @@ pub struct Key {
 }
 
 impl Key {
-    /// A fresh key from the operating system: what to use unless a run must be resumed.
+    /// A fresh key from the operating system, for every run that need not be resumed.
     pub fn from_os() -> Result<Key> {
         Key::filled(String::new(), os_random)
     }
 
-    /// A key whose bytes `fill` writes where they stay.
+    /// A key whose bytes `fill` writes directly into their final memory.
     pub(crate) fn filled(run_id: String, fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Key> {
         let mut bytes = Secret::zeroed(32);
         fill(&mut bytes)?;
         Ok(Key { bytes, run_id, ledger: Place::Nowhere })
     }
 
-    /// A fresh key that is also written to a new file, which only the owner may read: what to use for a run that may have
-    /// to be resumed. Refuses to overwrite a file: of several processes that create one file, one succeeds.
+    /// A fresh key that is also written to a new file, readable by the owner alone, for a run that may have to be resumed. An
+    /// existing file is never overwritten: of several processes that create one file, one succeeds.
     pub fn create_file(path: impl AsRef<Path>) -> Result<Key> {
         let (path, mut key) = (path.as_ref(), Key::from_os()?);
         let mut line = Secret::zeroed(65);
@@ -81,7 +82,7 @@ impl Key {
         let (path, run_id) = (path.as_ref(), run_id.into());
         let fail = || Error::io("read key", path);
         let mut file = std::fs::File::open(path).map_err(fail())?;
-        // Read where it stays: no copy to forget about.
+        // The file is read into memory for secrets, so that no other copy exists.
         let mut content = Secret::<u8>::zeroed(MAX_FILE + 1);
         let mut len = 0;
         loop {
@@ -103,7 +104,7 @@ impl Key {
             Error::Key(format!("{path} has {size} bytes: expected 32 raw bytes or 64 hexadecimal digits"))
         };
         let bytes = bytes.ok_or_else(refuse)?;
-        // Of a key alone: who may read a file that is none is nobody's concern, and its error is one line.
+        // The warning is for key files alone: who may read any other file does not matter, and its error stays one line.
         warn_of_readers(&file, path);
         Ok(Key { bytes, run_id, ledger: Place::beside(path) })
     }
@@ -118,7 +119,7 @@ impl Key {
         self
     }
 
-    /// This key without a ledger, for noise that is looked at and thrown away: nothing is compared and nothing recorded.
+    /// This key without a ledger, for noise that is inspected and thrown away: nothing is compared and nothing recorded.
     pub fn without_ledger(mut self) -> Key {
         self.ledger = Place::Nowhere;
         self
@@ -130,12 +131,12 @@ impl Key {
         Key { bytes: self.bytes.clone(), run_id: self.run_id.clone(), ledger: self.ledger.clone() }
     }
 
-    /// The run's name.
+    /// The public name of the run.
     pub fn run_id(&self) -> &str {
         &self.run_id
     }
 
-    /// This key with its runs recorded elsewhere.
+    /// This key with its ledger in another place.
     pub(crate) fn with_place(mut self, ledger: Place) -> Key {
         self.ledger = ledger;
         self
@@ -180,7 +181,7 @@ fn write_hex(bytes: &[u8], out: &mut [u8]) {
     }
 }
 
-/// The 32 bytes that 64 digits stand for; nothing for any other text.
+/// The 32 bytes that 64 hexadecimal digits stand for; none for any other text.
 fn read_hex(text: &[u8]) -> Option<Secret<u8>> {
     let (pairs, rest) = text.as_chunks::<2>();
     if pairs.len() != 32 || !rest.is_empty() {
@@ -195,7 +196,7 @@ fn read_hex(text: &[u8]) -> Option<Secret<u8>> {
     Some(bytes)
 }
 
-/// Says so, once, if others than the owner may read a key's file.
+/// Warns, once, if others than the owner may read a key's file.
 fn warn_of_readers(file: &std::fs::File, path: &Path) {
     #[cfg(unix)]
     {
@@ -233,7 +234,7 @@ impl RunKey {
         RunKey(Secret::copy_of(&bytes))
     }
 
-    /// The secret bytes.
+    /// The 32 secret bytes of the run key.
     pub fn bytes(&self) -> &[u8; 32] {
         as_key(&self.0)
     }
@@ -246,12 +247,12 @@ impl RunKey {
         RunKey(derive("corrnoise 2026 incarnation key v1", &[&self.0, nonce]))
     }
 
-    /// A public value that only this key has.
+    /// A public value that identifies this key and reveals nothing of it.
     pub fn commitment(&self) -> Fingerprint {
         Fingerprint(*as_key(&derive("corrnoise 2026 key commitment v1", &[&self.0])))
     }
 
-    /// Authenticates a run's checkpoint: a keyed hash of `parts`.
+    /// The authentication code of a run's checkpoint: a keyed hash of `parts`.
     pub(crate) fn checkpoint_mac(&self, parts: &[&[u8]]) -> blake3::Hash {
         let key = derive("corrnoise 2026 checkpoint key v1", &[&self.0]);
         let mut mac = [0; 32];
@@ -329,7 +330,7 @@ mod tests {
         assert_eq!(Key::from_file(&fresh, "").unwrap().bytes(), made.bytes());
     }
 
-    /// Runs are bound to these derivations: a change here changes all noise. Values from the Python package `blake3`.
+    /// Runs are bound to these derivations: a change here changes all noise. The values come from the Python package `blake3`.
     #[test]
     fn derivations_are_pinned() {
         let run_key = Key::from_bytes([1; 32], "run").run_key(PLAN);

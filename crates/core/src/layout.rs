@@ -20,9 +20,9 @@ pub struct Layout {
 /// One tensor of a [`Layout`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
-    /// Its name.
+    /// The name of the tensor.
     pub name: String,
-    /// Its coordinates.
+    /// The coordinates of the tensor.
     pub coords: Range<u64>,
 }
 
@@ -57,7 +57,7 @@ impl Layout {
         }
     }
 
-    /// The tensors in order.
+    /// The tensors in their order.
     pub fn tensors(&self) -> &[Tensor] {
         &self.tensors
     }
@@ -73,7 +73,7 @@ impl Layout {
         Shard::new(self.fingerprint(), self.dim, segments)
     }
 
-    /// What names this layout: the names, lengths and order of its tensors.
+    /// A fingerprint of this layout: the names, lengths and order of its tensors.
     pub fn fingerprint(&self) -> Fingerprint {
         let mut hasher = blake3::Hasher::new_derive_key("corrnoise 2026 layout fingerprint v1");
         for tensor in &self.tensors {
@@ -90,7 +90,7 @@ pub struct Shard {
     space: Fingerprint,
     dim: u64,
     segments: Vec<Range<u64>>,
-    /// For every segment, how many of the shard's coordinates lie before it.
+    /// Per segment, the number of the shard's coordinates before it.
     before: Vec<u64>,
     num_coords: u64,
     replica: bool,
@@ -100,7 +100,7 @@ impl Shard {
     /// Largest coordinate space: 2⁴⁸, beyond any model and small enough that no byte count overflows.
     pub const MAX_DIM: u64 = 1 << 48;
 
-    /// `segments` ascend, are disjoint and not empty.
+    /// A shard of `segments`, which ascend, are disjoint and not empty.
     fn new(space: Fingerprint, dim: u64, segments: Vec<Range<u64>>) -> Shard {
         let mut num_coords = 0;
         let count = |segment: &Range<u64>| {
@@ -141,7 +141,7 @@ impl Shard {
             let expected = format!("some of this shard's coordinates, which lie in 0..{}", self.dim);
             return Err(Error::parameter("coordinate ranges", shown(ranges), expected));
         }
-        // Two gradients of one coordinate would get the same noise, which their difference is then without: worth a second look.
+        // Two gradients of one coordinate would get the same noise, which cancels in their difference: this is checked a second time.
         check_ascending("segments", &segments)?;
         Ok(Shard { replica: self.replica, ..Shard::new(self.space, self.dim, segments) })
     }
@@ -157,30 +157,30 @@ impl Shard {
         self.replica
     }
 
-    /// The ranges, one per gradient slice that a step expects.
+    /// The ranges of coordinates, one per gradient slice that a step expects.
     pub fn segments(&self) -> &[Range<u64>] {
         &self.segments
     }
 
-    /// How many coordinates this shard owns.
+    /// The number of coordinates that this shard owns.
     pub fn num_coords(&self) -> u64 {
         self.num_coords
     }
 
-    /// For every segment that holds the shard's coordinate number `first` or a later one, in order: how many of the shard's
-    /// coordinates lie before it, and the segment.
+    /// The segments that contain the shard's coordinate number `first` or a later one, in order, each with the number of the
+    /// shard's coordinates before it.
     #[doc(hidden)]
     pub fn segments_from(&self, first: u64) -> impl Iterator<Item = (u64, &Range<u64>)> {
         let at = self.before.partition_point(|before| *before <= first).saturating_sub(1);
         self.before[at..].iter().copied().zip(&self.segments[at..])
     }
 
-    /// Size of the whole space.
+    /// The size of the whole space.
     pub fn dim(&self) -> u64 {
         self.dim
     }
 
-    /// Names the space this is a part of.
+    /// The fingerprint of the space that this is a part of.
     pub fn space(&self) -> Fingerprint {
         self.space
     }
@@ -201,7 +201,7 @@ fn check_ascending(name: &str, ranges: &[Range<u64>]) -> Result<()> {
     }
 }
 
-/// Ranges for a message: the first and the last of many.
+/// Ranges as text for a message: the first and the last of many.
 fn shown(ranges: &[Range<u64>]) -> String {
     match ranges {
         [first, _, .., last] => format!("[{first:?}, …, {last:?}], {} in all,", ranges.len()),

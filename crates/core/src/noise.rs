@@ -13,7 +13,7 @@ pub const TILE: usize = 512;
 /// ChaCha blocks per tile.
 pub const BLOCKS_PER_TILE: u64 = 32;
 
-/// Block and word that a coordinate uses.
+/// The ChaCha block, and the word in it, that a coordinate uses.
 ///
 /// Within a tile, a block feeds four runs of four neighbours, 128 coordinates apart: 32 threads that own one block each
 /// then touch 512 contiguous bytes per access, and a CPU that computes blocks side by side needs only 4×4 transposes.
@@ -31,7 +31,7 @@ pub fn normal(cipher: &ChaCha, row: Row, coord: u64) -> f32 {
     if word % 2 == 0 { pair.0 } else { pair.1 }
 }
 
-/// Normals `2·pair` and `2·pair + 1` of a block whose words are at hand.
+/// Normals `2·pair` and `2·pair + 1` of a block whose words are already computed.
 fn block_normals(cipher: &ChaCha, row: Row, block: u64, words: &[u32; 16], pair: usize) -> (f32, f32) {
     let (radius_word, angle_word) = (words[2 * pair], words[2 * pair + 1]);
     let radius = if radius_word < gauss::TAIL_LIMIT {
@@ -42,7 +42,7 @@ fn block_normals(cipher: &ChaCha, row: Row, block: u64, words: &[u32; 16], pair:
     gauss::normals(radius, angle_word)
 }
 
-/// Where in its tile the first normal of a pair goes; the inverse of [`position`].
+/// The index within its tile of the first normal of a pair; the inverse of [`position`].
 fn place(lane: usize, pair: usize) -> usize {
     128 * (pair / 2) + 4 * lane + 2 * (pair % 2)
 }

@@ -1,54 +1,54 @@
-//! Sampling schemes: how a run chooses who takes part in a step. The privacy claim rests on it, so it belongs to the plan.
+//! Sampling schemes: how a run chooses who takes part in a step. The privacy claim rests on the scheme, so it belongs to the plan.
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// How batches are chosen.
+/// The scheme by which batches are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind", deny_unknown_fields)]
 pub enum Sampling {
     /// Every unit joins every batch with the same probability, independently.
     Poisson {
-        /// Units in the dataset.
+        /// The number of units in the dataset.
         dataset_size: u64,
-        /// In (0, 1].
+        /// The probability of joining a batch, in (0, 1].
         sampling_prob: f64,
     },
     /// The dataset is split once into blocks that take turns; every unit of the block whose turn it is joins with the same
     /// probability, independently. Two batches of one unit are then a multiple of `num_blocks` steps apart.
     BlockPoisson {
-        /// Units in the dataset.
+        /// The number of units in the dataset.
         dataset_size: u64,
-        /// At most one per unit.
+        /// The number of blocks, at most one per unit.
         num_blocks: u64,
-        /// Within the block, in (0, 1].
+        /// The probability of joining within the block, in (0, 1].
         sampling_prob: f64,
     },
-    /// Shuffled once and cut into batches that take turns: every unit takes part once per epoch, always at the same place.
+    /// The dataset is shuffled once and cut into batches that take turns: every unit takes part once per epoch, always at the same place.
     Cyclic {
-        /// Units in the dataset.
+        /// The number of units in the dataset.
         dataset_size: u64,
-        /// Batches per epoch, at most one per unit.
+        /// The number of batches per epoch, at most one per unit.
         num_batches: u64,
     },
-    /// Every unit falls into one of the bins, which take turns as batches: as `Cyclic`, but with batches of random size.
+    /// Every unit falls into one of the bins, which take turns as batches: as in `Cyclic`, but with batches of random size.
     BallsInBins {
-        /// Units in the dataset.
+        /// The number of units in the dataset.
         dataset_size: u64,
-        /// Bins, at most one per unit.
+        /// The number of bins, at most one per unit.
         num_bins: u64,
     },
-    /// Participants come by themselves; a guard admits each at most so often, at least so many steps apart.
+    /// Participants come by themselves; a guard admits each at most `max_participations` times, at least `min_sep` steps apart.
     MinSep {
-        /// At least 1: a participant of step `t` is admitted again at step `t + min_sep`.
+        /// The separation, at least 1: a participant of step `t` is admitted again at step `t + min_sep`.
         min_sep: u64,
-        /// At least 1.
+        /// The most participations of one participant, at least 1.
         max_participations: u64,
     },
 }
 
 impl Sampling {
-    /// Units in the dataset that batches are drawn from; none where participants come by themselves.
+    /// The number of units in the dataset that batches are drawn from; none where participants come by themselves.
     pub fn dataset_size(&self) -> Option<u64> {
         match *self {
             Sampling::Poisson { dataset_size, .. }
@@ -59,7 +59,7 @@ impl Sampling {
         }
     }
 
-    /// Refuses what is no scheme.
+    /// Refuses parameters that make no valid scheme.
     pub fn check(&self) -> Result<()> {
         match *self {
             Sampling::Poisson { dataset_size, sampling_prob } => {

@@ -16,7 +16,7 @@ pub struct Secret<T: Pod> {
 }
 
 impl<T: Pod> Secret<T> {
-    /// Zeros, to be overwritten in place.
+    /// A list of zeros, to be overwritten in place.
     pub fn zeroed(len: usize) -> Secret<T> {
         let bytes = len.checked_mul(size_of::<T>()).expect("a list of secrets fits into memory");
         Secret { pages: pages::Pages::new(bytes.max(1)), len, element: std::marker::PhantomData }
@@ -55,7 +55,7 @@ impl<T: Pod> Clone for Secret<T> {
 impl<T: Pod> Drop for Secret<T> {
     fn drop(&mut self) {
         self.fill(T::zeroed());
-        // The pages go away next, so the compiler would leave the zeros out.
+        // The pages are unmapped next, so the compiler would leave out the zeros.
         std::hint::black_box(&mut self[..]);
     }
 }
@@ -65,7 +65,7 @@ unsafe impl<T: Pod + Send> Send for Secret<T> {}
 // SAFETY: shared access only reads.
 unsafe impl<T: Pod + Sync> Sync for Secret<T> {}
 
-/// Runs `work` and then overwrites the `BYTES` of stack below this frame: what a cipher or a hash spilled there.
+/// Runs `work` and then overwrites the `BYTES` of stack below this frame, where a cipher or a hash may have spilled secrets.
 ///
 /// `work` must hand secrets over through memory that it was given: what it returns is on the caller's stack.
 #[inline(never)]
@@ -80,7 +80,7 @@ fn call<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Overwrites `BYTES` of stack below the caller's frame, and the vector registers.
+/// Overwrites the vector registers and `BYTES` of stack below the caller's frame.
 #[inline(never)]
 fn wipe_stack<const BYTES: usize>() {
     let mut frame = std::mem::MaybeUninit::<[u8; BYTES]>::uninit();
@@ -114,7 +114,7 @@ pub(crate) fn clear_registers() {
 mod pages {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-    /// A private mapping.
+    /// Pages that are mapped for one secret alone.
     pub(super) struct Pages {
         start: *mut u8,
         bytes: usize,
@@ -130,7 +130,6 @@ mod pages {
                 std::alloc::handle_alloc_error(layout.expect("a list of secrets fits into memory"))
             };
             // A kernel that cannot exclude pages still runs: the secret is then as safe as on the heap.
-            // SAFETY: the advice is about the mapping that was just made, and does not change its content.
             let _ = unsafe { madvise(start, bytes, Advice::LinuxDontDump) };
             Pages { start: start.cast(), bytes }
         }
@@ -190,7 +189,7 @@ mod tests {
         assert!(flags_at(address + 4999).is_some_and(|flags| flags.contains(" dd")));
     }
 
-    /// The kernel's flags of the mapping that holds an address.
+    /// The kernel's flags of the mapping that contains an address.
     #[cfg(target_os = "linux")]
     fn flags_at(address: usize) -> Option<String> {
         let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
@@ -214,7 +213,7 @@ mod tests {
         std::hint::black_box(&mut list).iter().fold(0, |sum, value| sum ^ value)
     }
 
-    /// Reads stack that no longer belongs to anybody, with a frame of the same size that is not initialised.
+    /// Counts `marker` in stack that no longer belongs to any frame, through a frame of the same size that is not initialised.
     #[inline(never)]
     fn look_behind(marker: u64) -> usize {
         let mut list = std::mem::MaybeUninit::<[u64; 300]>::uninit();

@@ -26,7 +26,7 @@ pub const FORMS: File = file!("forms.txt");
 /// Gradients of every number type before and after one step.
 pub const GRADIENTS: File = file!("gradients.txt");
 
-/// One line of a file.
+/// One known answer: a line of a file.
 pub struct Vector {
     /// The kind of the vector, the first word of its line.
     pub kind: &'static str,
@@ -60,7 +60,7 @@ pub fn read((name, text): File) -> Result<Vec<Vector>> {
 }
 
 impl Vector {
-    /// A field as text.
+    /// The text of a field.
     pub fn text(&self, name: &str) -> Result<&'static str> {
         let field = self.fields.iter().find(|(field, _)| *field == name);
         field.map(|(_, value)| *value).ok_or_else(|| self.bad(name))
@@ -79,23 +79,23 @@ impl Vector {
         Error::parameter(format!("kind of {}", self.place), self.kind, "one that this check knows")
     }
 
-    /// A field in decimal.
+    /// The value of a field in decimal.
     pub fn decimal(&self, name: &str) -> Result<u64> {
         self.text(name)?.parse().map_err(|_| self.bad(name))
     }
 
-    /// A field in hexadecimal.
+    /// The value of a field in hexadecimal.
     pub fn hex(&self, name: &str) -> Result<u64> {
         u64::from_str_radix(self.text(name)?, 16).map_err(|_| self.bad(name))
     }
 
-    /// A field of comma-separated 32-bit words in hexadecimal.
+    /// The comma-separated 32-bit words of a field in hexadecimal.
     pub fn words(&self, name: &str) -> Result<Vec<u32>> {
         let word = |text| u32::from_str_radix(text, 16).map_err(|_| self.bad(name));
         self.text(name)?.split(',').map(word).collect()
     }
 
-    /// A field of bytes in hexadecimal.
+    /// The bytes of a field in hexadecimal.
     pub fn bytes(&self, name: &str) -> Result<Vec<u8>> {
         bytes(self.text(name)?).ok_or_else(|| self.bad(name))
     }
@@ -105,7 +105,7 @@ impl Vector {
         self.bytes("key")?.try_into().map_err(|_| self.bad("key"))
     }
 
-    /// ChaCha's rounds, from the field `rounds`.
+    /// The rounds of the cipher, from the field `rounds`.
     pub fn rounds(&self) -> Result<Rounds> {
         Rounds::try_from(self.decimal("rounds")? as u32).map_err(|_| self.bad("rounds"))
     }

@@ -1,4 +1,4 @@
-//! What a test may ask of the stand-in that its process has loaded.
+//! Controls for tests: call counts, mutations and memory traffic of the stand-in that the process has loaded.
 //!
 //! A test links this crate as a Rust library, while cudarc opens `libcuda.so`: two copies, each with its own devices. These
 //! functions open the same file by the same name, and so reach the copy that cudarc talks to.
@@ -79,12 +79,13 @@ pub fn limit(device: usize, instructions: u64) {
     check(function(index(device), instructions), device);
 }
 
-/// What a register of the stand-in holds until it is written, in even lanes and in odd ones, unless [`unwritten`] says otherwise:
-/// neither zero nor NaN, nor an address, so that it would be noticed; a predicate or a flag is true in half of the lanes.
+/// The value of a register of the stand-in before its first write, in even lanes and in odd ones, unless [`unwritten`] sets
+/// another. It is neither zero nor NaN nor an address, so that a result shows it; as a predicate or a flag it is true in half
+/// of the lanes.
 pub const UNWRITTEN: [u32; 2] = [0x5a5a_5a5b, 0xa5a5_a400];
 
-/// Registers of `device` hold these numbers until they are written: on hardware they hold anything. A register of 64 bits holds
-/// its number twice.
+/// Sets the value of unwritten registers of `device`, in even lanes and in odd ones: on hardware they hold anything. A register
+/// of 64 bits holds its number twice.
 pub fn unwritten(device: usize, [even, odd]: [u32; 2]) {
     type Function = extern "C" fn(c_int, u32, u32) -> bool;
     // SAFETY: the stand-in's symbol of that name has this signature.
@@ -92,23 +93,23 @@ pub fn unwritten(device: usize, [even, odd]: [u32; 2]) {
     check(function(index(device), even, odd), device);
 }
 
-/// What became of one line of PTX while it was watched.
+/// What threads did with one line of PTX while it was watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Line {
-    /// A thread executed its instruction.
+    /// A thread executed the line's instruction.
     pub ran: bool,
-    /// A thread passed it, because its guard was false.
+    /// A thread skipped the line's instruction, because its guard was false.
     pub passed: bool,
 }
 
-/// Remembers from now on which lines of its modules `device` executes; only lines, so that one module at a time makes sense.
+/// Starts recording which lines of its modules `device` executes. Modules are not told apart, so only one should run meanwhile.
 pub fn watch_lines(device: usize) {
     // SAFETY: the stand-in's symbol of that name has this signature.
     let function = unsafe { symbol::<extern "C" fn(c_int) -> bool>(b"corrnoise_sim_watch_lines\0") };
     check(function(index(device)), device);
 }
 
-/// Ends what [`watch_lines`] began: entry `i` is line `i` of the module, counted from 1, for less than `count` lines.
+/// Ends what [`watch_lines`] began. Entry `i` of the result is line `i` of the module, counted from 1; there are `count` entries.
 pub fn watched_lines(device: usize, count: usize) -> Vec<Line> {
     let mut bytes = vec![0_u8; count];
     type Function = unsafe extern "C" fn(c_int, *mut u8, usize) -> bool;
@@ -119,7 +120,7 @@ pub fn watched_lines(device: usize, count: usize) -> Vec<Line> {
     bytes.into_iter().map(|byte| Line { ran: byte & 1 != 0, passed: byte & 2 != 0 }).collect()
 }
 
-/// What kernels on `device` did to global memory since [`reset_traffic`].
+/// Counts of what kernels on `device` did to global memory since [`reset_traffic`].
 pub fn traffic(device: usize) -> Traffic {
     let mut traffic = Traffic::default();
     type Function = unsafe extern "C" fn(c_int, *mut Traffic) -> bool;
@@ -137,7 +138,7 @@ pub fn reset_traffic(device: usize) {
     check(function(index(device)), device);
 }
 
-/// The library under the first name that cudarc tries; never closed.
+/// The library under the first name that cudarc tries; it is never closed.
 fn library() -> Option<&'static Library> {
     static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
     let open = || {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// `CUresult`: only codes that every CUDA 12 header knows, because cudarc turns them into an enum without checking.
+/// The driver's `CUresult`: only codes that every CUDA 12 header knows, because cudarc turns them into an enum without checking.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names are NVIDIA's and `text` explains each")]
@@ -36,7 +36,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Every code this library returns.
+    /// Every status code that this library returns.
     pub(crate) const ALL: [Status; 26] = [
         Status::Success,
         Status::InvalidValue,
@@ -66,7 +66,7 @@ impl Status {
         Status::Unknown,
     ];
 
-    /// NVIDIA's name, and the text given when no failure left a better one.
+    /// NVIDIA's name of the status, and its text when no failure left a better one.
     pub(crate) fn name_and_text(self) -> (&'static std::ffi::CStr, &'static std::ffi::CStr) {
         match self {
             Status::Success => (c"CUDA_SUCCESS", c"no error"),
@@ -107,7 +107,7 @@ impl Status {
     }
 }
 
-/// Why a call failed, in the driver's code and in words.
+/// A failed call: the driver's status code, and the reason in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub status: Status,

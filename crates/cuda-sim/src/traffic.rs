@@ -1,26 +1,26 @@
-//! What kernels did to global memory, as counts.
+//! Counts of what kernels did to global memory.
 
 /// Global memory accesses of kernels on one device since its counts were reset; one access is one thread's instruction.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Launches, those of graphs included.
+    /// The number of launches, those of graphs included.
     pub launches: u64,
-    /// PTX instructions executed, summed over threads; an instruction whose guard is false counts.
+    /// The number of PTX instructions executed, summed over threads; an instruction whose guard is false counts.
     pub instructions: u64,
-    /// `ld` from global memory.
+    /// The number of `ld` accesses to global memory.
     pub loads: u64,
-    /// `st` to global memory.
+    /// The number of `st` accesses to global memory.
     pub stores: u64,
-    /// `atom` and `red`, counted neither as loads nor as stores.
+    /// The number of `atom` and `red` accesses, which count neither as loads nor as stores.
     pub atomics: u64,
-    /// Bytes of `loads`.
+    /// The number of bytes that `loads` moved.
     pub loaded_bytes: u64,
-    /// Bytes of `stores`.
+    /// The number of bytes that `stores` moved.
     pub stored_bytes: u64,
-    /// `loads` by width: entry `i` counts those of 2^i bytes.
+    /// The loads by width: entry `i` counts those of 2^i bytes.
     pub loads_by_width: [u64; 5],
-    /// `stores` by width: entry `i` counts those of 2^i bytes.
+    /// The stores by width: entry `i` counts those of 2^i bytes.
     pub stores_by_width: [u64; 5],
 }
 

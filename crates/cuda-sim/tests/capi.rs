@@ -1,4 +1,4 @@
-//! The C interface on a device: addresses and a stream of the caller's, bits of the CPU engine.
+//! The C interface on a device: on the caller's addresses and stream, it gives the bits of the CPU engine.
 
 use corrnoise::{Form, Key, Mechanism, Plan, Sampling, Shard};
 use corrnoise_capi::*;
@@ -42,7 +42,7 @@ fn device_pointers_and_streams() {
         assert_eq!(status, Status::InvalidArgument, "{}", message());
         let status = corrnoise_cuda_mechanism_new(plan, key, shard, 0, raw, &mut noise);
         assert_eq!(status, Status::Ok, "{}", message());
-        // A failure leaves the caller's context current too, here none.
+        // A failure restores the caller's context too, which here is none.
         ctx::set_current(null_mut()).unwrap();
         let mut none = null_mut();
         let status = corrnoise_cuda_mechanism_new(plan, key, shard, 0, raw, &mut none);
@@ -52,7 +52,7 @@ fn device_pointers_and_streams() {
         corrnoise_key_free(key);
         for step in 0..6 {
             if step == 3 {
-                // Goes on from a file that the CPU engine wrote.
+                // The C interface resumes from a file that the CPU engine wrote.
                 rust.save(folder.path().join("noise")).unwrap();
                 corrnoise_mechanism_free(noise);
                 let (key, files) = (key_handle(), [file.as_ptr()]);

@@ -1,4 +1,4 @@
-//! The control module, through cudarc: the library that cudarc opened is the one that is asked.
+//! The control module, through cudarc: its answers are about the library that cudarc opened.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ const DOUBLE: &str = ".version 8.0\n.target sm_70\n.address_size 64\n\
     ld.param.u64 %d1, [a];\nmul.wide.u32 %d2, %r1, 4;\nadd.s64 %d1, %d1, %d2;\nld.global.f32 %f1, [%d1];\n\
     add.rn.f32 %f2, %f1, %f1;\nst.global.f32 [%d1], %f2;\n$end:\nret;\n}\n";
 
-/// A stream of a device, and the kernel as it is loaded now.
+/// A stream of a device, and the kernel loaded with the device's current mutations.
 fn load(device: usize) -> (Arc<CudaStream>, CudaFunction) {
     let context = CudaContext::new(device).unwrap();
     let module = context.load_module(Ptx::from_src(DOUBLE)).unwrap();
     (context.new_stream().unwrap(), module.load_function("double").unwrap())
 }
 
-/// Doubles `values` on a device.
+/// Doubles `values` on a device with the kernel.
 fn double(stream: &Arc<CudaStream>, kernel: &CudaFunction, values: &[f32]) -> Vec<f32> {
     let mut data = stream.clone_htod(values).unwrap();
     let n = values.len() as u32;
@@ -66,7 +66,7 @@ fn traffic_is_counted_by_width() {
         [traffic.loads_of(4), traffic.stores_of(4), traffic.loads_of(16), traffic.loads_of(3)],
         [1000, 1000, 0, 0]
     );
-    // 24 threads of the block have nothing to do: 7 instructions and the return, against 14 in all.
+    // 24 threads of the block are out of range: they execute 7 instructions and the return, the others 14 in all.
     assert_eq!(traffic.instructions, 1000 * 14 + 24 * 8);
     control::reset_traffic(2);
     assert_eq!(control::traffic(2), cuda::Traffic::default());
@@ -88,14 +88,14 @@ fn mutations_change_what_is_loaded_from_then_on() {
     assert_eq!(double(&stream, &load(3).1, &[4.0]), [8.0]);
 }
 
-/// For two tests that share device 4: what one sets, the other would see.
+/// Serialises the two tests that share device 4: each would see what the other sets.
 static FOURTH: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 #[test]
 fn a_warp_ends_at_the_limit_that_a_test_sets() {
     let _alone = FOURTH.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let (stream, kernel) = load(4);
-    // 14 instructions are enough; the limit is looked at where a warp branches or returns.
+    // 14 instructions are enough; the limit is checked where a warp branches or returns.
     control::limit(4, 14);
     assert_eq!(double(&stream, &kernel, &[2.0]), [4.0]);
     control::mutate(4, "ret;", "bra $end;", 0);
@@ -115,7 +115,7 @@ fn a_warp_ends_at_the_limit_that_a_test_sets() {
 #[test]
 fn registers_hold_what_a_test_says_until_they_are_written() {
     let _alone = FOURTH.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    // The sum is not made.
+    // The mutation drops the sum, so the result is a register that was never written.
     control::mutate(4, "add.rn.f32 %f2, %f1, %f1;", "", 0);
     let (stream, kernel) = load(4);
     control::unwritten(4, [1.5_f32.to_bits(), 0]);
@@ -142,7 +142,7 @@ fn watched_lines_tell_what_ran_and_what_was_passed() {
     assert_eq!(whole[line("@%p1 bra")], control::Line { ran: false, passed: true });
     assert_eq!(whole[line(".reg")], control::Line::default());
     assert_eq!(watch(&[1.0; 5])[line("@%p1 bra")], control::Line { ran: true, passed: true });
-    // Nothing is watched any more.
+    // Watching has ended, so the lines are clear.
     assert_eq!(control::watched_lines(4, count), vec![control::Line::default(); count]);
 }
 

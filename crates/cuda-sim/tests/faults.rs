@@ -5,8 +5,8 @@ mod common;
 use common::{Arg, Error, Gpu, Result, module};
 use cuda::Status;
 
-/// One block of `threads` threads; `%r1` is the thread, `%d1` the address of 8 words that hold 10, 11, …, 17, and `%d2` that
-/// of 8 words that were never written. `%d3` and `%d4` are the addresses of the thread's own word in each.
+/// Runs one block of `threads` threads. `%r1` is the thread, `%d1` the address of 8 words that hold 10, 11, …, 17, and `%d2`
+/// that of 8 words that were never written. `%d3` and `%d4` are the addresses of the thread's own word in each.
 fn run(threads: u32, body: &str) -> Result<Vec<u32>> {
     let gpu = Gpu::new();
     let start = "ld.param.u64 %d1, [a];\nld.param.u64 %d2, [b];\nmov.u32 %r1, %tid.x;\nmul.wide.u32 %d5, %r1, 4;\n\
@@ -45,7 +45,7 @@ fn out_of_bounds() {
         fault(1, "ld.global.v4.u32 {%r2, %r3, %r4, %r5}, [%d1+32];").text.contains("reads 16 bytes at +32")
     );
     assert!(run(1, "ld.global.v4.u32 {%r2, %r3, %r4, %r5}, [%d1+16];").is_ok());
-    // An address that lost its upper half.
+    // The address has lost its upper half.
     let cut = "cvt.u32.u64 %r2, %d1;\ncvt.u64.u32 %d6, %r2;\nld.global.u32 %r3, [%d6];";
     assert!(fault(1, cut).text.contains("where nothing is allocated"));
 }
@@ -71,7 +71,7 @@ fn read_before_written() {
             "reads 4 bytes at +0 of an allocation of 32 bytes, not all of which were written before"
         )
     );
-    // Half a word is not a word.
+    // Writing half a word does not initialise the word.
     assert!(run(1, "mov.u16 %h1, 1;\nst.global.u16 [%d4], %h1;\nld.global.u32 %r2, [%d4];").is_err());
     let whole =
         "mov.u16 %h1, 1;\nst.global.u16 [%d4], %h1;\nst.global.u16 [%d4+2], %h1;\nld.global.u32 %r2, [%d4];";
@@ -88,7 +88,7 @@ fn copies_of_bytes_that_were_never_written() {
     let error = gpu.read::<u32>(address, 3).unwrap_err();
     assert_eq!(error.status, Status::InvalidValue);
     assert!(error.text.contains("byte +8 of the allocation of 16 bytes was never written"), "{}", error.text);
-    // Not a fault: the context works on.
+    // A failed copy is not a fault: the context still works.
     assert_eq!(gpu.read::<u32>(address, 1).unwrap(), [1]);
     assert!(gpu.write(address + 12, &[1u64]).unwrap_err().text.contains("write of 8 bytes at +12"));
 }
@@ -104,7 +104,7 @@ fn two_threads_write_one_word() {
         )
     );
     assert!(run(1, "st.global.u32 [%d1], %r1;\nst.global.u32 [%d1], %r1;").is_ok());
-    // Threads of different warps too.
+    // Threads of different warps race too.
     let far = "setp.eq.u32 %p1, %r1, 0;\nsetp.eq.u32 %p2, %r1, 63;\nor.pred %p1, %p1, %p2;\n@%p1 st.global.u32 [%d1], %r1;";
     assert!(fault(64, far).text.contains("thread 63, "));
     assert!(run(63, far).is_ok());
@@ -119,7 +119,7 @@ fn a_thread_reads_what_another_writes() {
     let later = "st.global.u32 [%d3], %r1;\nxor.b32 %r2, %r1, 1;\nmul.wide.u32 %d6, %r2, 4;\nadd.s64 %d6, %d1, %d6;\n\
                  ld.global.u32 %r3, [%d6];";
     assert!(fault(2, later).text.contains("reads 4 bytes at +4 of an allocation of 32 bytes, that thread 1"));
-    // The other order shows as well: thread 0 has read word 1 when thread 1 writes it.
+    // A read before another thread's write is a race too: thread 0 has read word 1 when thread 1 writes it.
     let earlier = "xor.b32 %r2, %r1, 1;\nmul.wide.u32 %d6, %r2, 4;\nadd.s64 %d6, %d1, %d6;\nld.global.u32 %r3, [%d6];\n\
                    st.global.u32 [%d3], %r1;";
     assert!(fault(2, earlier).text.contains("that thread 1 of the launch reads"));

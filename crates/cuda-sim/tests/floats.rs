@@ -61,7 +61,7 @@ fn a_wrong_result_is_noticed() {
     let unfused = |a, b, c| bits(f(a) * f(b) + f(c));
     assert!(mismatch("fma.rn.f32 %f0, %f1, %f2, %f3;", F, &floats(), unfused).is_some());
     assert!(mismatch("add.rn.f32 %f0, %f1, %f2;", F, &floats(), |a, b, _| bits(f(a) - f(b))).is_some());
-    // A NaN's payload does not survive arithmetic.
+    // Arithmetic does not preserve a NaN's payload.
     assert!(mismatch("neg.f32 %f0, %f1;", F, &floats(), |a, _, _| (a ^ 0x8000_0000) & 0xffff_ffff).is_some());
 }
 
@@ -82,7 +82,7 @@ fn arithmetic_rounds_to_nearest_and_keeps_subnormals() {
     same("selp.f32 %f0, %f1, 0f3F800000, %p3;", F, &inputs, |a, _, c| {
         if c & 1 == 1 { a & 0xffff_ffff } else { 0x3f80_0000 }
     });
-    // Known answers: half an ulp above 1 is even, a fused product keeps its last bit, the smallest subnormal halves to zero.
+    // Known answers: a tie above 1 rounds to even, a fused product keeps its last bit, half of the smallest subnormal is zero.
     same("add.rn.f32 %f0, 0f3F800000, 0f33800000;", F, &inputs, |_, _, _| 0x3f80_0000);
     same(
         "mov.f32 %f4, 0f3F800800;\nmov.f32 %f5, 0f3F7FF000;\nfma.rn.f32 %f0, %f4, %f5, 0fBF800000;",
@@ -93,7 +93,7 @@ fn arithmetic_rounds_to_nearest_and_keeps_subnormals() {
     same("mov.f32 %f4, 0f00000001;\nmul.rn.f32 %f0, %f4, 0f3F000000;", F, &inputs, |_, _, _| 0);
 }
 
-/// Towards zero: what is to the nearest, or its neighbour on the side of zero, and never beyond the exact result.
+/// Rounding towards zero gives the nearest result or its neighbour on the side of zero, and never goes beyond the exact result.
 #[test]
 fn arithmetic_can_round_towards_zero() {
     let inputs = floats();
@@ -101,7 +101,7 @@ fn arithmetic_can_round_towards_zero() {
         let beyond = f64::from(nearest).abs() > exact.abs();
         bits(if beyond { f32::from_bits(nearest.to_bits() - 1) } else { nearest })
     };
-    // A product is exact in f64.
+    // A product of two f32 is exact in f64.
     let product = |a: u64, b: u64| f64::from(f(a)) * f64::from(f(b));
     same("mul.rz.f32 %f0, %f1, %f2;", F, &inputs, |a, b, _| chop(f(a) * f(b), product(a, b)));
     same("fma.rz.f32 %f0, %f1, %f2, 0f80000000;", F, &inputs, |a, b, _| {
@@ -111,13 +111,13 @@ fn arithmetic_can_round_towards_zero() {
         let nearest = f(a).sqrt();
         chop(nearest, if f64::from(nearest).powi(2) > f64::from(f(a)) { 0.0 } else { nearest.into() })
     });
-    // 1 and 2⁻³⁰, which f64 holds.
+    // The sum of 1 and 2⁻³⁰, which f64 holds exactly.
     same("add.rz.f32 %f0, 0fBF800000, 0f30800000;", F, &inputs, |_, _, _| 0xbf7f_ffff);
     same("sub.rz.f32 %f0, 0f3F800000, 0f30800000;", F, &inputs, |_, _, _| 0x3f7f_ffff);
     same("cvt.rz.f16.f32 %h0, %f1;", H, &inputs, |a, _, _| match a as u32 & 0x7fff_ffff {
         0x7f80_0001.. => 0x7fff,
         magnitude => {
-            // The largest half whose magnitude is not beyond: halves ascend with their bits.
+            // The largest half whose magnitude does not exceed the float's: halves ascend with their bits.
             let halves = (0..0x7c01_u32)
                 .rev()
                 .find(|h| half::f16::from_bits(*h as u16).to_f32() <= f32::from_bits(magnitude));
@@ -168,7 +168,7 @@ fn comparisons_ordered_and_unordered() {
 #[test]
 fn integers_become_floats() {
     let mut values = AWKWARD.to_vec();
-    // Between two floats: exactly half-way to an even and to an odd one, and just beside.
+    // Integers between two floats: exactly half-way to an even and to an odd one, and just beside.
     values.extend([0x0100_0001, 0x0100_0003, 0xff_ffff_7fff_ffff, 0xff_ffff_8000_0000, 0xff_ffff_8000_0001]);
     let inputs = operands(&values);
     same("cvt.rn.f32.s32 %f0, %r1;", F, &inputs, |a, _, _| bits(a as i32 as f32));

@@ -42,7 +42,7 @@ fn lanes_are_counted_within_the_warp() {
     assert!(stored.iter().enumerate().all(|(i, &lane)| lane == i as u32 % 70 % 32));
 }
 
-/// Steps of the Collatz sequence: loops of as many lengths as there are lanes, with a branch inside.
+/// Counts the steps of the Collatz sequence: loops of as many lengths as there are lanes, with a branch inside.
 #[test]
 fn lanes_go_their_own_ways_and_meet_again() {
     let body = "add.u32 %r1, %r9, 1;\nmov.u32 %r0, 0;\n\

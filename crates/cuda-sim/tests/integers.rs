@@ -5,7 +5,7 @@ mod common;
 use common::eval::To::{D, H, P, R};
 use common::eval::{AWKWARD, To, mismatch, operands, same};
 
-/// Instructions, each with what it should compute.
+/// Instructions, each with the function that it should compute.
 type Table<'a, T> = &'a [(&'a str, fn(T, T, T) -> T)];
 
 fn table32(rows: Table<u32>) {

@@ -1,4 +1,4 @@
-//! What only a stand-in can show: which mistakes in a kernel are noticed, how many bytes it moves, that nothing waits.
+//! Tests that only a stand-in can do: which mistakes in a kernel are noticed, how many bytes it moves, that a step never waits.
 
 use corrnoise::{Form, Mechanism, Plan, Shard};
 use corrnoise_cuda::{DeviceGradient, OnCuda, stream};
@@ -10,12 +10,12 @@ use half::{bf16, f16};
 /// The PTX that a BLT with four buffers runs, as committed.
 const BLT4: &str = include_str!("../../cuda/ptx/blt4.ptx");
 
-/// What a BLT with four buffers does on `device` with mutated PTX: true if anything differs from the CPU, or a fault is reported.
+/// Runs a BLT with four buffers on `device` with mutated PTX: true if a bit differs from the CPU's, or a fault is reported.
 fn is_noticed(device: usize) -> bool {
     let stream = stream(device).expect("a device");
     let (_, form) = every_form(8).swap_remove(4);
     let plan = Plan::new(8, form, 0.75).unwrap();
-    // Gradients that are aligned to fours and ones that are not, each with a ragged end.
+    // One gradient is aligned to four values, the other is not; each ends in the middle of a tile.
     [4..126_007, 5..126_008].into_iter().any(|range| {
         let shard = Shard::whole(200_000).unwrap().within(range).unwrap();
         [Onto::Values, Onto::Zero].into_iter().any(|onto| {
@@ -31,7 +31,7 @@ fn f32_kernel() -> &'static str {
     &BLT4[start..start + BLT4[start..].find("\n}").expect("its end")]
 }
 
-/// Lines of the f32 kernel that contain a text.
+/// The lines of the f32 kernel that contain a text.
 fn lines(with: &str) -> Vec<&'static str> {
     let found: Vec<_> = f32_kernel().lines().filter(|line| line.contains(with)).collect();
     assert!(!found.is_empty(), "the kernel has no {with:?}");
@@ -43,7 +43,7 @@ fn arithmetic_mutations_of_the_ptx_are_noticed() {
     const DEVICE: usize = 4;
     control::mutate_clear(DEVICE);
     assert!(!is_noticed(DEVICE), "the committed PTX is right");
-    // The amounts of the rotations are kept in registers.
+    // The rotations' distances are kept in registers.
     let rotation = *lines("mov.u32").iter().find(|line| line.ends_with(", 12;")).expect("a rotation by 12");
     let store = *lines("st.global.v4.f32").last().expect("a store");
     let swapped = {
@@ -67,11 +67,12 @@ fn arithmetic_mutations_of_the_ptx_are_noticed() {
     }
 }
 
-/// Every fma of the kernel, one at a time, as a multiply and an add.
+/// Replaces every fma of the kernel, one at a time, by a multiply and an add.
 #[test]
 fn operations_that_are_not_fused_are_noticed() {
     const DEVICE: usize = 0;
-    // The first Horner steps of sine and cosine reach the last bit of a normal once in millions: the twin's 10⁷ values have them.
+    // The first Horner steps of sine and cosine change the last bit of a normal once in millions: the 10⁷ values of
+    // `tests/twin.rs` reach them.
     let first_steps: Vec<&str> = lines("mov.f32")
         .into_iter()
         .filter(|line| line.ends_with("0fBB96DEC9;") || line.ends_with("0f3A6B4255;"))
@@ -91,7 +92,7 @@ fn operations_that_are_not_fused_are_noticed() {
         }
         control::mutate_clear(DEVICE);
     }
-    // One pair of words in eight runs through each: where e·ln 2 is nearly exact, the difference can hide.
+    // One pair of words in eight goes through each fma: where e·ln 2 is nearly exact, the difference can stay hidden.
     println!("{} of {total} not noticed: {missed:?}", missed.len());
     assert!(
         total > 250 && 30 * missed.len() < total,
@@ -100,7 +101,7 @@ fn operations_that_are_not_fused_are_noticed() {
     );
 }
 
-/// All 16 comparisons with the length: a mistake in one shows only where the gradient ends there.
+/// Mutates all 16 comparisons with the length at once: a mistake in one shows only where the gradient ends there.
 fn mutate_bounds(device: usize, change: impl Fn(&str) -> String) {
     let bounds = lines("setp.ge.s64");
     assert_eq!(bounds.len(), 16, "one bound per coordinate of a thread");
@@ -124,14 +125,14 @@ fn a_missing_bound_is_noticed() {
     assert!(is_noticed(6));
 }
 
-/// Bytes per parameter of one step, on whole tiles: (of 16-byte accesses, of 8-byte accesses of a gradient).
+/// Bytes per parameter of one step on whole tiles: those of 16-byte accesses, and those of a gradient's 8-byte accesses.
 fn bytes_per_parameter<E: Both>(device: usize, form: Form) -> (f64, u64) {
     const LEN: u64 = 512 * 64;
     let stream = stream(device).unwrap();
     let plan = Plan::new(64, form, 0.75).unwrap();
     let mut noise = Mechanism::cuda(&plan, key(), Shard::whole(LEN).unwrap(), &stream).unwrap();
     let mut gradient = stream.clone_htod(&Onto::Values.gradient::<E>(LEN)).unwrap();
-    // Once every slot of the state is in use, and the list is on the device.
+    // Measured once every slot of the state is in use and the list of segments is on the device.
     for _ in 0..40 {
         noise.add_to(&mut gradient).unwrap();
     }
@@ -145,22 +146,22 @@ fn bytes_per_parameter<E: Both>(device: usize, form: Form) -> (f64, u64) {
 #[test]
 fn kernels_move_the_least_bytes() {
     let device = 3;
-    // d buffers: 8 + 8·d.
+    // With d buffers, a step moves 8 + 8·d bytes.
     for (buffers, (name, form)) in every_form(64).into_iter().take(9).enumerate() {
         let expected = (8 + 8 * buffers) as f64;
         assert_eq!(bytes_per_parameter::<f32>(device, form.clone()), (expected, 0), "{name}");
-        // A 16-bit gradient is read and written in eights: 2 bytes each way, the state as before.
+        // A 16-bit gradient is accessed 8 bytes at a time, 2 bytes per value each way; the state is as before.
         assert_eq!(bytes_per_parameter::<bf16>(device, form.clone()), (expected - 8.0, 2), "{name}");
         assert_eq!(bytes_per_parameter::<f16>(device, form), (expected - 8.0, 2), "{name}");
     }
-    // b bands: 8 + 4·b.
+    // With b bands, a step moves 8 + 4·b bytes.
     for bands in [2, 5, 16] {
         let form = Form::banded_toeplitz(&square_root_coefs(bands)).unwrap();
         assert_eq!(bytes_per_parameter::<f32>(device, form), ((8 + 4 * bands) as f64, 0), "{bands} bands");
     }
 }
 
-/// Terms are 16 bytes, one per thread and row: apart from them, a regenerated sum touches the gradient only.
+/// Terms are 16 bytes, one per thread and row; apart from them, a regenerated sum touches only the gradient.
 #[test]
 fn regenerated_noise_touches_the_gradient_only() {
     for terms in [1, 4, 30] {
@@ -170,7 +171,7 @@ fn regenerated_noise_touches_the_gradient_only() {
     }
 }
 
-/// Enqueues, and neither waits nor copies nor allocates.
+/// A step enqueues kernels, and neither waits nor copies nor allocates.
 #[test]
 fn a_step_waits_for_nothing() {
     const WAITING: [&str; 12] = [

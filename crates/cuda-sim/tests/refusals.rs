@@ -1,4 +1,4 @@
-//! What is not known exactly is refused at load, with its line.
+//! Loading refuses whatever the stand-in does not know exactly, and names the line.
 
 mod common;
 

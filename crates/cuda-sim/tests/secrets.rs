@@ -1,11 +1,11 @@
-//! Keys leave the device with their mechanism.
+//! The keys on a device are cleared when their mechanism ends.
 
 use corrnoise::{Form, Key, Mechanism, Plan, Shard};
 use corrnoise_cuda::OnCuda;
 use cuda::control;
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 
-/// Fills are how keys are cleared: one when a mechanism is dropped; none while its stream is captured, but then with the next mechanism.
+/// Keys are cleared by fills: one when a mechanism is dropped, or, if its stream is being captured then, with the next mechanism.
 #[test]
 fn keys_are_cleared_when_a_mechanism_ends() {
     let device = 6;

@@ -60,7 +60,7 @@ fn a_capture_runs_nothing_and_its_graph_runs_all() {
         check(cuGraphLaunch(exec, stream)).unwrap();
         assert_eq!(gpu.read::<u32>(words, 3).unwrap(), [0, 10, 10]);
         assert_eq!(to_host.cast::<u32>().read(), 10);
-        // Host memory is read anew, arguments are those of the capture.
+        // A graph reads host memory anew at each launch, but keeps the arguments of the capture.
         (&raw mut host[0]).write(100);
         check(cuGraphLaunch(exec, stream)).unwrap();
         assert_eq!(gpu.read::<u32>(words, 3).unwrap(), [0, 103, 103]);
@@ -92,7 +92,7 @@ fn what_a_capture_forbids_spoils_it() {
         assert_eq!(status(stream), 2, "{name}");
         assert_eq!(end(stream).unwrap_err().status, Status::StreamCaptureInvalidated, "{name}");
         assert_eq!(status(stream), 0, "{name}");
-        // Another stream may do as it likes, and so may this one now.
+        // After the capture the stream is unrestricted again.
         assert_ne!(call(stream, 0), Status::StreamCaptureUnsupported, "{name}");
     }
     // SAFETY: no pointers.
@@ -102,7 +102,7 @@ fn what_a_capture_forbids_spoils_it() {
         assert_eq!(end(stream).unwrap_err().status, Status::StreamCaptureUnmatched);
         begin(stream);
         assert_eq!(cuStreamBeginCapture_v2(stream, 1), Status::IllegalState);
-        // A synchronous allocation is no part of the stream.
+        // The refused second capture leaves the first one intact. A synchronous allocation belongs to no stream.
         assert!(end(stream).is_ok() && gpu.alloc(4) > 0);
     }
 }
@@ -200,7 +200,7 @@ fn a_thread_has_its_own_current_context_and_texts() {
         scope.spawn(|| {
             // SAFETY: no pointers.
             assert_eq!(unsafe { cuCtxSynchronize() }, Status::InvalidContext);
-            // A status that travelled keeps its text.
+            // A status keeps its text on another thread.
             assert_eq!(check(error.status).unwrap_err().text, error.text);
         });
     });

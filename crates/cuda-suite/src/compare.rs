@@ -6,26 +6,26 @@ use corrnoise::{Key, Mechanism, Plan, Shard};
 use corrnoise_testkit::gradients::{Bits, assert_same, gradient};
 use std::sync::Arc;
 
-/// A key for comparisons.
+/// A fixed key for comparisons.
 pub fn key() -> Key {
     Key::from_bytes(std::array::from_fn(|i| (i * 31 + 5) as u8), "cuda")
 }
 
-/// A gradient type on both engines.
+/// A gradient type that both engines support.
 pub trait Both: Bits + DeviceElement + Default + Clone {}
 impl<T: Bits + DeviceElement + Default + Clone> Both for T {}
 
-/// What a step's noise is added to.
+/// The gradient that a step's noise is added to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Onto {
-    /// Zero: every bit of the noise shows.
+    /// A gradient of zeros: every bit of the noise shows.
     Zero,
     /// Values of all sizes: rounding shows.
     Values,
 }
 
 impl Onto {
-    /// That gradient.
+    /// A gradient of `len` values of this kind.
     pub fn gradient<E: Both>(self, len: u64) -> Vec<E> {
         match self {
             Onto::Zero => vec![E::from_f32(0.0); len as usize],
@@ -43,7 +43,7 @@ pub fn same_steps<E: Both>(stream: &Arc<CudaStream>, plan: &Plan, shard: &Shard,
     }
 }
 
-/// The next step of both.
+/// Makes the next step on both engines and compares the gradients.
 pub fn same_step<E: Both>(cpu: &mut Mechanism, cuda: &mut Mechanism<Cuda>, onto: Onto, what: &str) {
     let mut expected = onto.gradient::<E>(cpu.shard().num_coords());
     let got = on_device(cuda, &expected);
@@ -51,7 +51,7 @@ pub fn same_step<E: Both>(cpu: &mut Mechanism, cuda: &mut Mechanism<Cuda>, onto:
     assert_same(&expected, &got, what);
 }
 
-/// The next step on a gradient that is copied to the device and back.
+/// Makes the next step on a gradient that is copied to the device and back.
 pub fn on_device<E: Both>(cuda: &mut Mechanism<Cuda>, gradient: &[E]) -> Vec<E> {
     let stream = cuda.backend().stream().clone();
     let mut device = stream.clone_htod(gradient).expect("a copy to the device");

@@ -7,7 +7,7 @@ use corrnoise::cuda::{Cuda, DeviceGradient, ElementType, OnCuda, device_count};
 use corrnoise::{Form, Mechanism, Plan, Resume, Shard};
 use std::sync::Arc;
 
-/// Runs `call` with `context` current, and expects it to be so afterwards.
+/// Runs `call` with `context` current, and asserts that it is still current afterwards.
 fn keeps<T>(context: sys::CUcontext, what: &str, call: impl FnOnce() -> T) -> T {
     // SAFETY: null, or a context that the test retains.
     unsafe { ctx::set_current(context) }.unwrap();
@@ -54,7 +54,7 @@ fn all_calls(context: sys::CUcontext, stream: &Arc<CudaStream>) {
     keeps(context, "drop of a resumed one", || drop(resumed));
 }
 
-/// With no context current, with the mechanism's own, and (where there is a second device) with another.
+/// Runs every call with no context current, with the mechanism's own, and (where there is a second device) with another's.
 pub(crate) fn every_call_leaves_the_callers_context(stream: &Arc<CudaStream>) {
     let own = fork(stream);
     let before = ctx::get_current().unwrap();

@@ -1,4 +1,4 @@
-//! Bad input is refused and changes nothing; what cannot be seen at once is found later.
+//! Invalid input is refused and changes nothing; an overflow on the device, which no call can see at once, is reported later.
 
 use crate::compare::{Onto, key, same_step};
 use corrnoise::cuda::cudarc::driver::{CudaStream, DevicePtrMut};
@@ -33,7 +33,7 @@ pub(crate) fn bad_gradients_are_refused(stream: &Arc<CudaStream>) {
         let raw = unsafe { DeviceGradient::from_raw(pointer, 100, ElementType::F32) };
         refused(&[DeviceGradient::from_slice(&mut short, stream), raw], part);
     }
-    // Nothing of this changed anything; an address from elsewhere is as good as a slice.
+    // The refusals above changed nothing. A raw address serves as well as a slice.
     for _ in 0..2 {
         // SAFETY: `long` outlives the step and nothing else uses it.
         let raw = unsafe { DeviceGradient::from_raw(address, 100, ElementType::F32) };
@@ -61,7 +61,7 @@ pub(crate) fn an_overflow_is_found(stream: &Arc<CudaStream>) {
         noise.add_to(&mut device).unwrap();
     }
     assert_eq!(noise.backend().first_overflow().unwrap(), Some(1));
-    // The state went on all the same.
+    // The state advanced in spite of the overflow.
     let mut cpu = Mechanism::cpu(&plan, key(), Shard::whole(777).unwrap()).unwrap();
     (0..3).for_each(|_| cpu.add_to(&mut vec![0.0_f32; 777]).unwrap());
     same_step::<f32>(&mut cpu, &mut noise, Onto::Zero, "after the overflow");

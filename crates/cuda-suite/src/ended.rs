@@ -1,4 +1,4 @@
-//! Graphs that outlive their replay, and captures that something else happens in.
+//! Graphs that outlive their replay, and captures that are interrupted by other calls.
 
 use crate::compare::{Onto, key, same_step};
 use crate::replay::{LEN, capture, fork, pointer};
@@ -23,7 +23,7 @@ fn end(stream: &Arc<CudaStream>) -> Option<CudaGraph> {
     stream.end_capture(sys::CUgraphInstantiate_flags(0)).unwrap()
 }
 
-/// Sets the gradient to ones, launches, and expects NaN everywhere.
+/// Fills the gradient with ones, launches the graph, and expects NaN everywhere.
 fn expect_nan(graph: &CudaGraph, gradient: &mut CudaSlice<f32>, what: &str) {
     let stream = gradient.stream().clone();
     stream.memcpy_htod(&vec![1.0_f32; LEN], gradient).unwrap();
@@ -32,7 +32,7 @@ fn expect_nan(graph: &CudaGraph, gradient: &mut CudaSlice<f32>, what: &str) {
     assert!(stream.clone_dtoh(gradient).unwrap().iter().all(|g| g.is_nan()), "{what}");
 }
 
-/// The old graph neither adds noise nor moves the state, the counter or the gradients of what comes after it.
+/// The old graph adds no noise, and changes neither the state nor the counter nor the gradients of later steps.
 pub(crate) fn a_graph_whose_replay_ended_gives_nan(stream: &Arc<CudaStream>) {
     for (name, form) in every_form(9) {
         let own = fork(stream);
@@ -48,7 +48,7 @@ pub(crate) fn a_graph_whose_replay_ended_gives_nan(stream: &Arc<CudaStream>) {
         assert_eq!(cuda.end_replay().unwrap(), 1);
         assert_same(&expected, &own.clone_dtoh(&old).unwrap(), &name);
         expect_nan(&graph, &mut old, &format!("{name}, ended"));
-        // The gradient stays where it is, so that nothing about it is sent again.
+        // The gradient keeps its address, so that no new list of gradients is sent to the device.
         let mut sum = own.alloc_zeros::<f32>(LEN).unwrap();
         let mut expected = vec![0.0_f32; LEN];
         for step in 1..4 {
@@ -75,7 +75,7 @@ pub(crate) fn a_graph_whose_replay_ended_gives_nan(stream: &Arc<CudaStream>) {
     }
 }
 
-/// A mechanism that goes away in the middle of a replay takes the rest of the schedule with it.
+/// A mechanism that is dropped in the middle of a replay ends its schedule.
 pub(crate) fn a_graph_whose_mechanism_is_gone_gives_nan(stream: &Arc<CudaStream>) {
     for (name, form) in every_form(4) {
         let own = fork(stream);
@@ -91,7 +91,7 @@ pub(crate) fn a_graph_whose_mechanism_is_gone_gives_nan(stream: &Arc<CudaStream>
     }
 }
 
-/// Dropping within a capture clears and frees later: nothing of it becomes part of the graph, which gives NaN.
+/// A mechanism that is dropped within a capture clears and frees its memory later: the graph records none of it, and gives NaN.
 pub(crate) fn a_mechanism_dropped_within_a_capture(stream: &Arc<CudaStream>) {
     let own = fork(stream);
     let plan = Plan::new(4, Form::blt(&[0.3], &[0.9]).unwrap(), 0.75).unwrap();
@@ -106,12 +106,12 @@ pub(crate) fn a_mechanism_dropped_within_a_capture(stream: &Arc<CudaStream>) {
     drop(noise);
     let graph = end(&own).expect("a graph");
     (0..2).for_each(|_| expect_nan(&graph, &mut gradient, "dropped within the capture"));
-    // The next mechanism ends what was left; the graph must not notice.
+    // The next mechanism clears what was left; the graph must not be affected.
     drop(Mechanism::cuda(&plan, key(), shard(), &own).unwrap());
     expect_nan(&graph, &mut gradient, "after its memory was freed");
 }
 
-/// Every call but `enqueue` is refused, leaves the capture intact and the mechanism as it was.
+/// A capture refuses every call but `enqueue`; the refusal leaves the capture intact and the mechanism as it was.
 pub(crate) fn a_capture_refuses_what_it_would_repeat(stream: &Arc<CudaStream>) {
     let own = fork(stream);
     let folder = tempfile::tempdir().unwrap();

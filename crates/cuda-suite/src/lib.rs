@@ -1,4 +1,4 @@
-//! What a CUDA device must do to be trusted: the same bits as the CPU engine, the same discipline, the same checkpoints.
+//! The test suite of a CUDA device: the same bits as the CPU engine, the same refusals, the same checkpoints.
 //!
 //! `crates/cuda-sim` runs this suite on its stand-in for libcuda in every `cargo test`; `crates/cuda` runs it on a real driver
 //! where there is one. Each says which device it ran on.
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// A test: panics if the device of this stream does anything wrong.
 pub type Test = fn(&Arc<CudaStream>);
 
-/// The suite, the longest first.
+/// The tests of the suite, the longest first.
 pub const TESTS: &[(&str, Test)] = &[
     ("a_million_values_of_every_kernel_f32", parity::a_million_values::<f32>),
     ("a_million_values_of_every_kernel_bf16", parity::a_million_values::<half::bf16>),
@@ -34,7 +34,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("several_tensors_are_one_launch", parity::several_tensors_are_one_launch),
     ("unaligned_gradients", parity::unaligned_gradients),
     ("every_sixteen_bit_gradient", parity::every_sixteen_bit_gradient),
-    ("long_lists_and_several_lives", parity::long_lists_and_several_lives),
+    ("long_lists_and_several_incarnations", parity::long_lists_and_several_incarnations),
     ("checkpoints_continue_on_the_other_engine", parity::checkpoints_continue_on_the_other_engine),
     ("known_normals", known_answers::normals),
     ("known_forms", known_answers::forms),

@@ -1,4 +1,4 @@
-//! The same bits as the CPU engine, which `tests/` compares with the reference.
+//! The device gives the same bits as the CPU engine, which `tests/` compares with the reference.
 
 use crate::compare::{Both, Onto, key, on_device, same_step, same_steps};
 use corrnoise::cuda::cudarc::driver::CudaStream;
@@ -10,7 +10,7 @@ use corrnoise_testkit::gradients::assert_same;
 use half::{bf16, f16};
 use std::sync::Arc;
 
-/// Coefficients that are no powers of two, and enough steps that every slot of every state is read and written.
+/// Enough steps that every slot of every state is read and written.
 const STEPS: u64 = 8;
 
 /// One form per module of `crates/cuda/ptx/`.
@@ -24,7 +24,7 @@ fn kernels() -> Vec<(String, Form)> {
     .collect()
 }
 
-/// 126,003 coordinates × 8 steps of each.
+/// Compares 126,003 coordinates × 8 steps of every form.
 pub(crate) fn a_million_values<E: Both>(stream: &Arc<CudaStream>) {
     let shard = Shard::whole(126_003).unwrap();
     for (name, form) in kernels() {
@@ -50,7 +50,7 @@ pub(crate) fn every_kernel_type_and_number_of_rounds(stream: &Arc<CudaStream>) {
     }
 }
 
-/// In the middle of a tile, beyond 2³² coordinates, and where the low word of the block counter overflows (coordinate 2³⁶).
+/// Segments in the middle of a tile, beyond 2³² coordinates, and where the low word of the block counter overflows (coordinate 2³⁶).
 pub(crate) fn any_place_in_the_coordinate_space(stream: &Arc<CudaStream>) {
     let starts = [5, 100, 509, (1 << 32) - 7, (1 << 33) + 131, (1 << 36) - 700, (1 << 36) - 3, 1 << 47];
     for (name, form) in kernels() {
@@ -65,7 +65,7 @@ pub(crate) fn any_place_in_the_coordinate_space(stream: &Arc<CudaStream>) {
     }
 }
 
-/// More tensors than one staging launch carries, none of a round size, some empty-handed in their last tile.
+/// More tensors than one staging launch carries, none of a round size, some with few coordinates in their last tile.
 pub(crate) fn several_tensors_are_one_launch(stream: &Arc<CudaStream>) {
     let sizes = (0..150_u64).map(|i| (format!("t{i}"), 1 + i * i * 7 % 1_201));
     let layout = Layout::new(sizes).unwrap();
@@ -121,7 +121,7 @@ pub(crate) fn unaligned_gradients(stream: &Arc<CudaStream>) {
     all::<f16>(stream);
 }
 
-/// Every 16-bit pattern, infinities and NaN included; which NaN is not promised.
+/// Gradients of every 16-bit pattern, infinities and NaN included; which NaN results is not promised.
 pub(crate) fn every_sixteen_bit_gradient(stream: &Arc<CudaStream>) {
     fn all<E: Both + Copy>(
         stream: &Arc<CudaStream>,
@@ -134,7 +134,7 @@ pub(crate) fn every_sixteen_bit_gradient(stream: &Arc<CudaStream>) {
             let mut expected: Vec<E> = (0..=u16::MAX).map(&from_bits).collect();
             let mut cuda = Mechanism::cuda(&plan, key(), shard.clone(), stream).unwrap();
             let got = on_device(&mut cuda, &expected);
-            // In f16 some are infinite, which is reported after the whole step is made.
+            // In f16 some sums are infinite, which is reported after the whole step is made.
             let _ = Mechanism::cpu(&plan, key(), shard).unwrap().add_to(&mut expected);
             for (pattern, (expected, got)) in expected.into_iter().zip(got).enumerate() {
                 let same = expected.bits() == got.bits() || (is_nan(expected) && is_nan(got));
@@ -146,8 +146,8 @@ pub(crate) fn every_sixteen_bit_gradient(stream: &Arc<CudaStream>) {
     all(stream, f16::from_bits, f16::is_nan);
 }
 
-/// 300 terms take two staging launches; after a resume some of them belong to another life with another key.
-pub(crate) fn long_lists_and_several_lives(stream: &Arc<CudaStream>) {
+/// 300 terms take two staging launches; after a resume some of them belong to another incarnation with another key.
+pub(crate) fn long_lists_and_several_incarnations(stream: &Arc<CudaStream>) {
     let steps = 302;
     let dense: Vec<Vec<f64>> = (0..steps).map(|t| inverse_square_root_coefs(t + 1)).collect();
     let dense = Kernel::Regenerate(Regenerate::varying(&dense).unwrap()).into();
@@ -160,17 +160,18 @@ pub(crate) fn long_lists_and_several_lives(stream: &Arc<CudaStream>) {
         let mut first = Mechanism::cpu(&plan, key(), shard.clone()).unwrap();
         (0..299).for_each(|_| first.add_to(&mut vec![0.0_f32; 700]).unwrap());
         first.save(&file).unwrap();
-        let life = Resume::SharedIncarnation([7; 16]);
+        let resume = Resume::SharedIncarnation([7; 16]);
         let options = CpuOptions::default();
-        let mut cpu = Mechanism::resume_cpu(&plan, key(), shard.clone(), &[&file], life, options).unwrap();
-        let mut cuda = Mechanism::resume_cuda(&plan, key(), shard.clone(), &[&file], life, stream).unwrap();
+        let mut cpu = Mechanism::resume_cpu(&plan, key(), shard.clone(), &[&file], resume, options).unwrap();
+        let mut cuda = Mechanism::resume_cuda(&plan, key(), shard.clone(), &[&file], resume, stream).unwrap();
         for step in 299..302 {
             same_step::<f32>(&mut cpu, &mut cuda, Onto::Zero, &format!("{name}, step {step}"));
         }
     }
 }
 
-/// Stopped at every step: the CPU goes on with what CUDA saved and the reverse, under another sharding, and the files are equal.
+/// A run is stopped at every step: the CPU continues from what CUDA saved and the reverse, under another sharding, and the
+/// files are equal.
 pub(crate) fn checkpoints_continue_on_the_other_engine(stream: &Arc<CudaStream>) {
     let folder = tempfile::tempdir().unwrap();
     let (from_cpu, from_cuda) = (folder.path().join("cpu"), folder.path().join("cuda"));

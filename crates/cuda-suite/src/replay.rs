@@ -1,4 +1,4 @@
-//! Captured graphs: the device counts.
+//! Captured graphs, for which the device counts the steps.
 
 use crate::compare::{Onto, key, same_step};
 use corrnoise::cuda::cudarc::driver::{CudaGraph, CudaSlice, CudaStream, sys};
@@ -10,15 +10,15 @@ use std::sync::Arc;
 
 pub(crate) const LEN: usize = 1_301;
 
-/// A stream of its own: the default one cannot be captured.
+/// Creates a stream: the default one cannot be captured.
 pub(crate) fn fork(stream: &Arc<CudaStream>) -> Arc<CudaStream> {
     stream.context().new_stream().unwrap()
 }
 
-/// One graph that adds a step's noise to each of the gradients.
+/// Captures a graph that adds one step's noise to each of the gradients.
 pub(crate) fn capture(noise: &mut Mechanism<Cuda>, gradients: &mut [&mut CudaSlice<f32>]) -> CudaGraph {
     let stream = noise.backend().stream().clone();
-    // Events of slices that were made outside of a capture cannot be waited for within; addresses have none.
+    // A capture cannot wait for events of slices that were made outside of it; raw addresses have no events.
     let pointers: Vec<u64> = gradients.iter_mut().map(|g| pointer(g, &stream)).collect();
     stream.begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).unwrap();
     for pointer in pointers {
@@ -35,7 +35,7 @@ pub(crate) fn pointer(slice: &mut CudaSlice<f32>, stream: &CudaStream) -> u64 {
     slice.device_ptr_mut(stream).0
 }
 
-/// Two steps on the host, six by three launches of a graph of two, the rest on the host again; all forms.
+/// Two steps by value, six by three launches of a graph of two, the rest by value again; with all forms.
 pub(crate) fn a_captured_graph_makes_the_same_steps(stream: &Arc<CudaStream>) {
     let shard = Shard::whole(LEN as u64).unwrap();
     for (name, form) in every_form(12) {

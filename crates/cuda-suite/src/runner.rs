@@ -1,4 +1,4 @@
-//! Runs the suite on a device and says which.
+//! Runs the suite on a device and prints which device that is.
 
 use crate::TESTS;
 use corrnoise::cuda::cudarc::driver::CudaStream;
@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// What came of a run.
+/// The counts of a run.
 pub struct Outcome {
-    /// Tests that passed.
+    /// The number of tests that passed.
     pub passed: usize,
-    /// Tests that did not.
+    /// The number of tests that failed.
     pub failed: usize,
 }
 

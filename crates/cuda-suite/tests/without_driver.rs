@@ -1,4 +1,4 @@
-//! A program with the feature `cuda` on a machine without libcuda: starts, says so as an error value, and uses the CPU.
+//! A program with the feature `cuda` on a machine without libcuda starts, reports that as an error value, and uses the CPU.
 
 use std::process::Command;
 

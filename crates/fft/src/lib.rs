@@ -7,7 +7,7 @@ pub use rustfft::num_complex::Complex64;
 use rustfft::{Fft, FftPlanner};
 use std::sync::Arc;
 
-/// The transforms of one size, there and back.
+/// The forward and the inverse transform of one size.
 #[derive(Clone)]
 pub struct Transforms {
     forward: Arc<dyn Fft<f64>>,
@@ -15,18 +15,18 @@ pub struct Transforms {
 }
 
 impl Transforms {
-    /// Plans both. Not 0 values.
+    /// Plans the transforms of `size` values, at least 1.
     pub fn new(size: usize) -> Transforms {
         let mut planner = FftPlanner::new();
         Transforms { forward: planner.plan_fft_forward(size), inverse: planner.plan_fft_inverse(size) }
     }
 
-    /// `X_k = Σ_t x_t e^{−2πi·kt/size}`, in place. As many values as planned for.
+    /// Transforms in place: `X_k = Σ_t x_t e^{−2πi·kt/size}`. There must be as many values as planned for.
     pub fn forward(&self, values: &mut [Complex64]) {
         self.forward.process(values);
     }
 
-    /// `x_t = Σ_k X_k e^{2πi·kt/size}`, in place: `size` times what was transformed.
+    /// Transforms back in place, without normalisation: `x_t = Σ_k X_k e^{2πi·kt/size}`, which is `size` times the original.
     pub fn inverse(&self, values: &mut [Complex64]) {
         self.inverse.process(values);
     }

@@ -1,4 +1,4 @@
-//! Transforms against the sums that define them. Not a unit test: the library would be compiled a second time.
+//! Transforms against the sums that define them. As unit tests they would compile the library a second time.
 
 use corrnoise_fft::{Complex64, Transforms};
 

@@ -12,15 +12,15 @@ use std::fmt;
 /// An instruction that no small case executes, or a branch that they take one way only.
 #[derive(Clone, Debug)]
 pub struct Unreached {
-    /// The module's name.
+    /// The name of the module.
     pub module: String,
-    /// The kernel's name.
+    /// The name of the kernel.
     pub kernel: String,
-    /// Line in the module, counted from 0.
+    /// The line in the module, counted from 0.
     pub line: usize,
-    /// The instruction.
+    /// The text of the instruction.
     pub text: String,
-    /// What no case does with it.
+    /// The outcome that no case reaches, in words.
     pub what: &'static str,
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for Unreached {
     }
 }
 
-/// Runs the small cases on the modules as they are, on device 0.
+/// Runs the small cases on the unchanged modules, on device 0.
 pub fn unreached(modules: &[Module], filter: &Filter) -> Result<Vec<Unreached>, String> {
     let mut out = Vec::new();
     for module in modules.iter().filter(|module| filter.module(&module.name)) {
@@ -43,7 +43,7 @@ pub fn unreached(modules: &[Module], filter: &Filter) -> Result<Vec<Unreached>, 
     Ok(out)
 }
 
-/// What became of each line with gradients of one type.
+/// Per case, the lines that were executed or skipped, with gradients of one type.
 fn lines<E: Both + Copy>(module: &Module) -> Result<Vec<Vec<Line>>, String> {
     let failed = |what: String| format!("{}, unchanged: {what}", module.name);
     let suite: Suite<E> = Suite::new(&module.name).map_err(|error| failed(error.to_string()))?;

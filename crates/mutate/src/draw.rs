@@ -1,4 +1,4 @@
-//! Which mutants a seed stands for.
+//! The sequence of mutants that a seed stands for.
 
 use crate::operators::Operator;
 use crate::ptx::{Kernel, Module};
@@ -7,12 +7,12 @@ use crate::ptx::{Kernel, Module};
 pub struct Random(u64);
 
 impl Random {
-    /// A sequence of its own for each seed.
+    /// A generator whose sequence is that of `seed`.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// The next 64 bits.
+    /// The next 64 bits of the sequence.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.0;
@@ -21,7 +21,7 @@ impl Random {
         x ^ (x >> 31)
     }
 
-    /// A number below `limit`, which is not 0; the bias is far below what any count here shows.
+    /// A number below `limit`, which is not 0; the bias is far too small to show in the counts.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.bits() % limit as u64) as usize
     }
@@ -30,28 +30,28 @@ impl Random {
 /// A module with one instruction changed.
 #[derive(Clone, Debug)]
 pub struct Mutant {
-    /// Index of the module.
+    /// The index of the module.
     pub module: usize,
-    /// Index of the kernel in it.
+    /// The index of the kernel in the module.
     pub kernel: usize,
-    /// The kind of change.
+    /// The operator that made the change.
     pub operator: Operator,
-    /// Line in the module, counted from 0.
+    /// The line in the module, counted from 0.
     pub line: usize,
-    /// The line as it was.
+    /// The line before the change.
     pub before: String,
-    /// What took its place.
+    /// The line after the change.
     pub after: String,
 }
 
-/// Which mutants are wanted.
+/// The mutants that a run is limited to.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Modules by name; all if empty.
+    /// The modules by name; all if empty.
     pub modules: Vec<String>,
-    /// Kernels by a part of their name (`bf16`, `stage`); all if empty.
+    /// The kernels by a part of their name (`bf16`, `stage`); all if empty.
     pub kernels: Vec<String>,
-    /// Operators by name; all if empty.
+    /// The operators by name; all if empty.
     pub operators: Vec<String>,
 }
 
@@ -61,12 +61,12 @@ impl Filter {
             || list.iter().any(|part| if exact { part == name } else { name.ends_with(part.as_str()) })
     }
 
-    /// Whether it wants a module.
+    /// Whether the filter admits a module.
     pub fn module(&self, name: &str) -> bool {
         Self::allows(&self.modules, name, true)
     }
 
-    /// Whether it wants a kernel: `f16` does not mean `bf16`.
+    /// Whether the filter admits a kernel: `f16` does not match `bf16`.
     pub fn kernel(&self, name: &str) -> bool {
         let whole = name.strip_prefix("noise_").unwrap_or(name);
         Self::allows(&self.kernels, whole, true) || self.kernels.iter().any(|part| part == name)
@@ -77,17 +77,17 @@ impl Filter {
     }
 }
 
-/// An endless sequence of mutants: module, kernel and operator evenly, so that rare kinds of instructions are not drowned by the
-/// thousands of the cipher; then an instruction that the operator applies to, then a variant.
+/// An endless sequence of mutants. Module, kernel and operator are drawn evenly, so that rare kinds of instructions are not
+/// outnumbered by the thousands of the cipher; then an instruction that the operator applies to, then a variant.
 pub struct Draw<'m> {
     modules: &'m [Module],
-    /// Module, kernel, operator, and the instructions that it applies to.
+    /// The module, kernel and operator, and the instructions that the operator applies to.
     strata: Vec<(usize, usize, Operator, Vec<usize>)>,
     random: Random,
 }
 
 impl<'m> Draw<'m> {
-    /// Mutants of `modules` that `filter` wants, in the order of `seed`.
+    /// The mutants of `modules` that `filter` admits, in the order of `seed`.
     pub fn new(modules: &'m [Module], filter: &Filter, seed: u64) -> Draw<'m> {
         let mut strata = Vec::new();
         for (m, module) in modules.iter().enumerate().filter(|(_, module)| filter.module(&module.name)) {
@@ -106,7 +106,7 @@ impl<'m> Draw<'m> {
         Draw { modules, strata, random: Random::new(seed) }
     }
 
-    /// The kernel of a mutant.
+    /// The module and the kernel of a mutant.
     pub fn kernel(&self, mutant: &Mutant) -> (&'m Module, &'m Kernel) {
         let module = &self.modules[mutant.module];
         (module, &module.kernels[mutant.kernel])

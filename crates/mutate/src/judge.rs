@@ -5,37 +5,37 @@ use corrnoise_cuda_suite::cases::Expected;
 use corrnoise_cuda_suite::compare::Both;
 use cuda::control;
 
-/// Instructions that a warp may execute: the longest case needs a quarter.
+/// The number of instructions that a warp may execute: four times what the longest case needs.
 const BUDGET: u64 = 1 << 21;
 
-/// What came of a mutant.
+/// The verdict on a mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The stand-in does not load it: no mutant.
+    /// The stand-in does not load the text, so it is not a mutant.
     Refused(String),
-    /// Something differs or faults: which case, and what.
+    /// A result differs, or a launch faults: the case and the difference.
     Killed(String),
-    /// Nothing does.
+    /// No result differs in any case.
     Survived,
 }
 
-/// What a mutant is run with.
+/// The conditions that a mutant runs under.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// How many steps `advance` counts at a time.
+    /// The number of steps that `advance` counts at a time.
     pub stride: u64,
-    /// What registers hold until they are written.
+    /// The value of registers before their first write.
     pub unwritten: [u32; 2],
 }
 
 impl Setting {
-    /// As the kernels were written.
+    /// The setting for kernels as they were written.
     pub const ORDINARY: Setting = Setting { stride: 1, unwritten: control::UNWRITTEN };
-    /// For the modules that [`leaping`] makes. Registers are zero: what was not written could be taken for a large number otherwise.
+    /// The setting for modules of [`leaping`]. Unwritten registers are zero, because otherwise one could be taken for a large count.
     pub const LEAPING: Setting = Setting { stride: 1 << 32, unwritten: [0; 2] };
 }
 
-/// Judges PTX that takes the place of `committed` on one device of the stand-in.
+/// Judges PTX that replaces `committed` on one device of the stand-in.
 pub fn judge<E: Both + Copy>(
     device: usize,
     committed: &str,
@@ -62,8 +62,8 @@ pub fn judge<E: Both + Copy>(
     Verdict::Survived
 }
 
-/// Empties the device's context: a fault stays in it, and so do the module and the control block of a captured graph, which keep it
-/// from ending by itself.
+/// Resets the device's context. A fault stays in a context, and so do the module and the control block of a captured graph,
+/// which also keep the context from ending by itself.
 fn new_context(device: usize) -> corrnoise::Result<()> {
     let failed = |error| corrnoise::Error::Device(format!("empty the context of device {device}: {error}"));
     corrnoise::cuda::cudarc::driver::result::init().map_err(failed)?;
@@ -74,8 +74,8 @@ fn new_context(device: usize) -> corrnoise::Result<()> {
 /// The line with which `advance` counts a step.
 const COUNTS_ONE: &str = "add.s64 \t%rd4, %rd3, 1;";
 
-/// The module with an `advance` that counts 2³² steps at a time: nobody waits for that many launches. None if that very line was
-/// changed.
+/// The module with an `advance` that counts 2³² steps at a time, since nobody can wait for that many launches. None if the
+/// mutation changed that very line.
 pub fn leaping(text: &str) -> Option<String> {
     let start = text.find(".entry advance(")?;
     let end = start + text[start..].find("\n}")?;

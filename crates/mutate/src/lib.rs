@@ -1,4 +1,4 @@
-//! Mutations of the CUDA kernels: are there mistakes that the tests would not notice?
+//! Mutation testing of the CUDA kernels: which mistakes would the tests not notice?
 //!
 //! A mutant is a module of `crates/cuda/ptx/` with one instruction changed, or the PTX of sources with one token changed. The real
 //! host code runs it on the stand-in for libcuda, and every result (gradients, what lies beside them, state, overflow flag,
@@ -17,7 +17,7 @@
 //!
 //! What a mutant is run on is `corrnoise_cuda_suite::cases`: small shapes that reach every instruction, then millions of values.
 //!
-//! `cargo run -p corrnoise-mutate -- --count 300` is the long run, `tests/sample.rs` the short one.
+//! `cargo run -p corrnoise-mutate -- --count 300` is the long run; `tests/sample.rs` is the short one.
 
 pub mod coverage;
 pub mod draw;

@@ -1,4 +1,4 @@
-//! `cargo run -p corrnoise-mutate -- --count 300`: mutates the kernels and says which mutants nothing noticed.
+//! The command `cargo run -p corrnoise-mutate -- --count 300`: mutates the kernels and lists the mutants that no test noticed.
 
 use corrnoise_mutate::draw::Filter;
 use corrnoise_mutate::run::{Options, run};

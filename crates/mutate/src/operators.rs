@@ -1,11 +1,11 @@
-//! What can be changed in an instruction.
+//! Mutation operators: the changes that can be made to an instruction.
 //!
-//! Each operator gives every variant of one instruction that it knows, as the text that takes its place. A variant that the
-//! stand-in refuses to load (a register of the wrong type, say) is no mutant and is drawn again.
+//! Each operator lists every variant of an instruction that it knows, as the text that replaces it. A variant that the stand-in
+//! refuses to load (a register of the wrong type, say) is not a mutant; another one is drawn instead.
 
 use crate::ptx::{Instruction, Kernel};
 
-/// A kind of change.
+/// An operator: a kind of change to an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs, reason = "`name` explains each")]
 pub enum Operator {
@@ -23,7 +23,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// All of them.
+    /// All operators, in the order of the table.
     pub const ALL: [Operator; 11] = [
         Operator::Opcode,
         Operator::Rounding,
@@ -38,7 +38,7 @@ impl Operator {
         Operator::Redirect,
     ];
 
-    /// For people.
+    /// The operator's name on the command line and in tables.
     pub fn name(self) -> &'static str {
         match self {
             Operator::Opcode => "opcode",
@@ -65,7 +65,7 @@ impl Operator {
             Operator::Immediate => immediates(instruction),
             Operator::Swap => swaps(instruction),
             Operator::Guard => guards(instruction),
-            // An empty statement where the instruction was.
+            // The instruction becomes an empty statement.
             Operator::Drop => vec![String::new()],
             Operator::Offset => offsets(instruction),
             Operator::Width => widths(kernel, instruction),
@@ -84,7 +84,7 @@ fn with_operand(instruction: &Instruction, at: usize, operand: String) -> String
     changed.text()
 }
 
-/// Groups of opcodes with the same operands: each becomes each other of its group.
+/// Groups of opcodes with the same operands: each can become any other of its group.
 const ALIKE: &[&[&str]] = &[
     &["add.s32", "sub.s32", "xor.b32"],
     &["add.s64", "sub.s64", "or.b64"],
@@ -116,7 +116,7 @@ const ALIKE: &[&[&str]] = &[
 ];
 
 fn opcodes(opcode: &str) -> Vec<String> {
-    // A copy is in a group as what others become: of a constant, the sign is `Immediate`'s.
+    // `mov.f32` is only a replacement for others; the sign of a constant is changed by `Immediate`.
     let groups = ALIKE.iter().filter(|group| group.contains(&opcode) && opcode != "mov.f32");
     groups
         .flat_map(|group| group.iter())
@@ -129,7 +129,7 @@ fn rounding(opcode: &str) -> Vec<String> {
     if opcode.contains(".rn.") { vec![opcode.replacen(".rn.", ".rz.", 1)] } else { vec![] }
 }
 
-/// Other comparisons, and the same one of numbers with or without a sign.
+/// The other comparisons, and the same comparison with the other signedness.
 fn comparisons(opcode: &str) -> Vec<String> {
     let Some((comparison, ty)) = opcode.strip_prefix("setp.").and_then(|rest| rest.split_once('.')) else {
         return vec![];
@@ -147,7 +147,7 @@ fn comparisons(opcode: &str) -> Vec<String> {
     out
 }
 
-/// Negates one operand of an fma or product; and splits an fma in two roundings.
+/// Negates one operand of an fma or product; and splits an fma into two roundings.
 fn signs(instruction: &Instruction) -> Vec<String> {
     let is_fma = instruction.opcode == "fma.rn.f32";
     if !(is_fma || instruction.opcode == "mul.rn.f32") || !instruction.guard.is_empty() {
@@ -156,7 +156,7 @@ fn signs(instruction: &Instruction) -> Vec<String> {
     let (d, sources) = (&instruction.operands[0], &instruction.operands[1..]);
     let mut out = Vec::new();
     for (i, source) in sources.iter().enumerate() {
-        // The destination serves as the temporary.
+        // The destination serves as the temporary register.
         let free = sources.iter().enumerate().all(|(k, other)| k == i || other != d);
         if free && source.starts_with('%') {
             let negated = with_operand(instruction, i + 1, d.clone());
@@ -171,13 +171,13 @@ fn signs(instruction: &Instruction) -> Vec<String> {
     out
 }
 
-/// The bits of the last part of an opcode.
+/// The number of bits in the last part of an opcode.
 fn bits(opcode: &str) -> u32 {
     let ty = opcode.rsplit('.').next().unwrap_or_default();
     ty.trim_start_matches(|c: char| c.is_ascii_alphabetic()).parse().unwrap_or(0)
 }
 
-/// One more, one less, none, and every bit flipped.
+/// An immediate plus one, minus one, zero, and with each bit flipped.
 fn immediates(instruction: &Instruction) -> Vec<String> {
     let mut out = Vec::new();
     for (at, operand) in instruction.operands.iter().enumerate() {
@@ -205,7 +205,7 @@ fn integers(operand: &str, opcode: &str) -> Vec<String> {
     if opcode == "mov.pred" {
         return vec![(-1 - value).to_string()];
     }
-    // A shift's amount has 32 bits, of which the lowest matter; so has a position in `bfi`.
+    // A shift's distance has 32 bits, of which only the lowest matter; likewise a position in `bfi`.
     let width = if opcode.starts_with("sh") { 6 } else { bits(opcode) };
     let flipped = (0..width).map(|bit| value ^ 1_i64.wrapping_shl(bit));
     let all = [value.wrapping_add(1), value.wrapping_sub(1), 0].into_iter().chain(flipped);
@@ -214,7 +214,7 @@ fn integers(operand: &str, opcode: &str) -> Vec<String> {
     all.map(|value| if width == 16 { value & 0xffff } else { wrap(value) }.to_string()).collect()
 }
 
-/// Sources of operations that do not commute, and neighbours in a vector.
+/// Swaps the sources of operations that do not commute, and neighbours in a vector.
 fn swaps(instruction: &Instruction) -> Vec<String> {
     let mut out = Vec::new();
     let head = instruction.opcode.split('.').next().unwrap_or_default();
@@ -253,7 +253,7 @@ fn guards(instruction: &Instruction) -> Vec<String> {
     [negated, String::new()].map(|guard| Instruction { guard, ..instruction.clone() }.text()).to_vec()
 }
 
-/// An address one element, or one 8- or 16-byte unit, further or nearer.
+/// Moves an address by one element, or by one unit of 8 or 16 bytes, in both directions.
 fn offsets(instruction: &Instruction) -> Vec<String> {
     let mut out = Vec::new();
     for (at, operand) in instruction.operands.iter().enumerate() {
@@ -267,7 +267,7 @@ fn offsets(instruction: &Instruction) -> Vec<String> {
     out
 }
 
-/// Half of what is loaded or stored; and a load that promises that nobody writes, where somebody does.
+/// Halves the width of a load or store; and adds the promise `.nc` where somebody writes.
 fn widths(kernel: &Kernel, instruction: &Instruction) -> Vec<String> {
     let opcode = &instruction.opcode;
     let mut out = Vec::new();
@@ -290,7 +290,7 @@ fn widths(kernel: &Kernel, instruction: &Instruction) -> Vec<String> {
     replaced(instruction, out)
 }
 
-/// Each source register, as another one that is live.
+/// Replaces each source register by another one that is live.
 fn redirects(kernel: &Kernel, instruction: &Instruction) -> Vec<String> {
     let mut out = Vec::new();
     let is_store = instruction.opcode.starts_with("st.");
@@ -307,7 +307,7 @@ fn redirects(kernel: &Kernel, instruction: &Instruction) -> Vec<String> {
     out
 }
 
-/// `from` as `to`, but not `%r10` where `from` is `%r1`.
+/// The operand with register `from` renamed to `to`; `%r10` is left alone where `from` is `%r1`.
 fn rename(operand: &str, from: &str, to: &str) -> String {
     let ends = |at: usize| !operand[at..].starts_with(|c: char| c.is_ascii_digit());
     match operand.match_indices(from).find(|(at, _)| ends(at + from.len())) {

@@ -4,23 +4,23 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// A module of `crates/cuda/ptx/`.
+/// A PTX module of `crates/cuda/ptx/`.
 pub struct Module {
-    /// Its file's name without `.ptx`.
+    /// The file's name without `.ptx`.
     pub name: String,
-    /// The whole text.
+    /// The whole text of the module.
     pub text: String,
-    /// Its kernels, in order.
+    /// The kernels, in the order of the text.
     pub kernels: Vec<Kernel>,
 }
 
 /// One kernel of a module.
 pub struct Kernel {
-    /// For instance `noise_bf16`.
+    /// The kernel's name, for instance `noise_bf16`.
     pub name: String,
-    /// Lines between its braces, counted from 0.
+    /// The lines between the kernel's braces, counted from 0.
     pub body: Range<usize>,
-    /// Its instructions, in order.
+    /// The instructions, in the order of the text.
     pub instructions: Vec<Instruction>,
     /// Lines that can be jumped to.
     pub labels: Vec<usize>,
@@ -28,16 +28,16 @@ pub struct Kernel {
     spans: HashMap<String, (usize, usize)>,
 }
 
-/// One instruction.
+/// One instruction of a kernel.
 #[derive(Clone, Debug)]
 pub struct Instruction {
-    /// Line in the module, counted from 0.
+    /// The line in the module, counted from 0.
     pub line: usize,
-    /// `@%p1` or `@!%p1`, or empty.
+    /// The guard, such as `@%p1` or `@!%p1`; empty if there is none.
     pub guard: String,
-    /// For instance `fma.rn.f32`.
+    /// The opcode, for instance `fma.rn.f32`.
     pub opcode: String,
-    /// Destination first.
+    /// The operands, the destination first.
     pub operands: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ pub fn committed() -> Result<Vec<Module>, String> {
 }
 
 impl Module {
-    /// Splits a text into kernels and instructions.
+    /// Splits a module's text into kernels and instructions.
     pub fn new(name: String, text: String) -> Module {
         let lines: Vec<&str> = text.lines().collect();
         let mut kernels = Vec::new();
@@ -81,8 +81,8 @@ impl Module {
         Module { name, text, kernels }
     }
 
-    /// The text with one line replaced, and the bodies of the noise kernels other than `kernel` emptied: nothing runs them, and
-    /// the module loads three times as fast.
+    /// The text with one line replaced, and with the bodies of the noise kernels other than `kernel` emptied: nothing runs
+    /// them, and the module loads three times as fast.
     pub fn with_line(&self, kernel: &Kernel, line: usize, replacement: &str) -> String {
         let mut lines: Vec<&str> = self.text.lines().collect();
         if line < lines.len() {
@@ -112,7 +112,7 @@ impl Kernel {
         Kernel { name, body, instructions, labels, spans }
     }
 
-    /// The gradient type that runs this kernel; f32 for `stage` and `advance`, which know of none.
+    /// The gradient type that the kernel is for; f32 for `stage` and `advance`, which have none.
     pub fn element(&self) -> &str {
         self.name.strip_prefix("noise_").unwrap_or("f32")
     }
@@ -135,7 +135,7 @@ impl Kernel {
 }
 
 impl Instruction {
-    /// The instruction of a line, if it has one.
+    /// Parses the instruction of a line, if it has one.
     pub fn parse(line: usize, text: &str) -> Option<Instruction> {
         let text = text.trim().strip_suffix(';')?;
         if text.starts_with(['.', '/', '$', '{', '}']) {
@@ -150,13 +150,13 @@ impl Instruction {
         Some(Instruction { line, guard: guard.into(), opcode: opcode.into(), operands: split(operands) })
     }
 
-    /// The line again.
+    /// The instruction as a line of PTX.
     pub fn text(&self) -> String {
         let guard = if self.guard.is_empty() { String::new() } else { format!("{} ", self.guard) };
         format!("\t{guard}{} \t{};", self.opcode, self.operands.join(", ")).replace(" \t;", ";")
     }
 
-    /// Every register that it names.
+    /// Every register that the instruction names.
     pub fn registers(&self) -> Vec<String> {
         let words = self.operands.iter().chain([&self.guard]);
         let names =

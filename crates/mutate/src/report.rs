@@ -1,22 +1,22 @@
-//! The table: module × type × operator, and what was made, killed and survived.
+//! The report of a run: a table of mutants made, killed and surviving, by module, gradient type and operator.
 
 use crate::judge::Verdict;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// One mutant and what came of it.
+/// One mutant and its verdict.
 pub struct Outcome {
-    /// The module's name.
+    /// The name of the module.
     pub module: String,
     /// The kernel's name without `noise_`.
     pub kernel: String,
-    /// The operator's name.
+    /// The name of the operator.
     pub operator: String,
-    /// Where, counted from 1, and what was changed.
+    /// The line, counted from 1, and what was changed.
     pub change: String,
-    /// Killed or survived.
+    /// The verdict: killed or survived.
     pub verdict: Verdict,
-    /// Why a survivor is as good as the original.
+    /// The reason why a survivor is equivalent to the original.
     pub excuse: Option<&'static str>,
 }
 
@@ -39,7 +39,7 @@ impl Count {
     }
 }
 
-/// What came of a run.
+/// The outcomes of a run.
 #[derive(Default)]
 pub struct Report {
     /// Every mutant that loaded.
@@ -49,13 +49,13 @@ pub struct Report {
 }
 
 impl Report {
-    /// Survivors without an excuse.
+    /// The survivors that no class excuses.
     pub fn unexplained(&self) -> Vec<&Outcome> {
         let survived = |outcome: &&Outcome| outcome.verdict == Verdict::Survived && outcome.excuse.is_none();
         self.outcomes.iter().filter(survived).collect()
     }
 
-    /// How many were killed.
+    /// The number of mutants that were killed.
     pub fn killed(&self) -> usize {
         self.outcomes.iter().filter(|outcome| matches!(outcome.verdict, Verdict::Killed(_))).count()
     }

@@ -1,4 +1,4 @@
-//! Draws mutants, judges them on several devices of the stand-in at a time, and reports.
+//! Runs a mutation test: draws mutants, judges them on several devices of the stand-in in parallel, and reports.
 
 use crate::draw::{Draw, Filter, Mutant};
 use crate::excused::excuse;
@@ -11,21 +11,21 @@ use half::{bf16, f16};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
-/// Devices of the stand-in that can run the kernels.
+/// The number of devices of the stand-in that can run the kernels.
 const DEVICES: usize = 7;
 
-/// What a run is to do.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Names the mutants.
+    /// The seed, which fixes the sequence of mutants.
     pub seed: u64,
-    /// How many mutants.
+    /// The number of mutants to judge.
     pub count: usize,
-    /// Which ones.
+    /// The filter that limits the mutants.
     pub filter: Filter,
-    /// How many are judged at a time.
+    /// The number of mutants that are judged in parallel.
     pub jobs: usize,
-    /// Says each verdict as it is known.
+    /// Whether each verdict is printed as soon as it is known.
     pub verbose: bool,
 }
 
@@ -33,14 +33,14 @@ pub struct Options {
 pub struct Suite<E> {
     module: String,
     small: Vec<Expected<E>>,
-    /// For an `advance` that counts 2³² steps at a time.
+    /// The case for an `advance` that counts 2³² steps at a time.
     leaping: [Expected<E>; 1],
-    /// Made when a mutant first survives the small ones.
+    /// The large cases, made when a mutant first survives the small ones.
     deep: OnceLock<Vec<Expected<E>>>,
 }
 
 impl<E: Both + Copy> Suite<E> {
-    /// Runs the small cases of a module on the CPU.
+    /// Runs the small cases of a module on the CPU, for comparison.
     pub fn new(module: &str) -> corrnoise::Result<Suite<E>> {
         let is_f16 = E::TYPE == corrnoise::cuda::ElementType::F16;
         let small = cases::fast(module, is_f16)?.into_iter().map(Expected::new);
@@ -49,7 +49,7 @@ impl<E: Both + Copy> Suite<E> {
         Ok(Suite { module: module.to_owned(), small, leaping, deep: OnceLock::new() })
     }
 
-    /// Judges PTX by the small cases, and by the large ones too if it survives and `deep` says so.
+    /// Judges PTX by the small cases, and, if it survives and `deep` is set, by the large ones.
     pub fn judge(&self, device: usize, committed: &str, mutated: &str, deep: bool) -> Verdict {
         let mut verdict = judge(device, committed, mutated, &self.small, Setting::ORDINARY);
         if let Some(leaps) = leaping(mutated).filter(|_| verdict == Verdict::Survived) {
@@ -67,13 +67,13 @@ impl<E: Both + Copy> Suite<E> {
     }
 }
 
-/// Judges as many mutants as the options ask for. Fails if an unchanged module does not pass.
+/// Judges as many mutants as the options ask for. Fails if an unchanged module is not judged equal to itself.
 pub fn run(modules: &[Module], options: &Options) -> Result<Report, String> {
     check_library()?;
     let mut draw = Draw::new(modules, &options.filter, options.seed);
     let mut report = Report::default();
     let mut wanted = options.count;
-    // Refused variants are replaced by the next ones of the sequence.
+    // Variants that are refused are replaced by the next ones of the sequence.
     while wanted > 0 {
         let drawn: Vec<Mutant> = draw.by_ref().take(wanted).collect();
         if drawn.is_empty() {
@@ -174,7 +174,7 @@ fn judge_one<E: Both + Copy>(
     let start = Instant::now();
     let kernel = &module.kernels[mutant.kernel];
     let text = module.with_line(kernel, mutant.line, &mutant.after);
-    // A class that no case can kill is not run on millions of values.
+    // A mutant of an excused class is not run on the large cases.
     let known = excuse(module, kernel, mutant);
     let verdict = suite.judge(device, &module.text, &text, known.is_none());
     let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");

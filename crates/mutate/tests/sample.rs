@@ -1,4 +1,4 @@
-//! A sample of mutants in every `cargo test`; `cargo run -p corrnoise-mutate -- --count 300` is the long run.
+//! A sample of mutants, judged in every `cargo test`; `cargo run -p corrnoise-mutate -- --count 300` is the long run.
 
 use corrnoise_mutate::coverage::unreached;
 use corrnoise_mutate::draw::Filter;
@@ -7,10 +7,10 @@ use corrnoise_mutate::ptx::{self, Instruction, Module};
 use corrnoise_mutate::run::{Options, Suite, run};
 use half::f16;
 
-/// One test at a time: they share devices of the stand-in.
+/// Serialises the tests, which share devices of the stand-in.
 static DEVICES: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
-/// One module of each kind: what a mutant costs is a trifle beside the cases of its module and gradient type.
+/// A filter for one module of each kind. The cases of a module and gradient type cost far more than a mutant, so few modules are used.
 fn three_modules() -> Filter {
     Filter { modules: ["blt2", "regenerate", "ring"].map(String::from).to_vec(), ..Filter::default() }
 }
@@ -22,7 +22,7 @@ fn a_sample_of_mutants_is_noticed() {
     let report = run(&ptx::committed().unwrap(), &options).unwrap();
     println!("{report}");
     assert!(report.unexplained().is_empty(), "{report}");
-    // About 9 in 10 are killed; the others must belong to a class with a reason.
+    // About 9 in 10 are killed; the others must belong to an excused class.
     assert!(report.killed() >= 30, "{report}");
 }
 
@@ -35,8 +35,8 @@ fn the_same_seed_names_the_same_mutants() {
     assert_ne!(first, draw(8).take(20).map(|mutant| mutant.after).collect::<Vec<_>>());
 }
 
-/// Every instruction runs, and every branch goes both ways, but for three that the host never lets go one of them: the
-/// number of rounds is not 0 (twice per kernel), and `stage` has as many threads as words.
+/// Every instruction runs, and every branch is taken both ways, except three that the host never allows: the number of rounds
+/// is never 0 (two branches per kernel), and `stage` has exactly as many threads as words.
 #[test]
 fn small_cases_reach_every_instruction() {
     let _alone = DEVICES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -48,7 +48,7 @@ fn small_cases_reach_every_instruction() {
     }
 }
 
-/// The `nth` line of a kernel that contains `part`, changed.
+/// The `nth` line of a kernel that contains `part`, with its replacement.
 fn changed(module: &Module, kernel: &str, part: &str, nth: usize, to: impl Fn(&str) -> String) -> String {
     let kernel = module.kernels.iter().find(|k| k.name == kernel).expect("the kernel");
     let lines: Vec<&str> = module.text.lines().collect();
@@ -58,7 +58,7 @@ fn changed(module: &Module, kernel: &str, part: &str, nth: usize, to: impl Fn(&s
     module.with_line(kernel, line, &changed)
 }
 
-/// The branches past which the last buffer of a BLT is zero, taken always.
+/// The branches on whether the last buffer of a BLT is still zero, made unconditional.
 fn not_fresh(module: &Module) -> Vec<(usize, String)> {
     let kernel = module.kernels.iter().find(|kernel| kernel.name == "noise_f16").expect("the kernel");
     let pairs = kernel.instructions.windows(2);
@@ -117,10 +117,10 @@ fn known_mistakes_are_noticed() {
     let mask = |mask: &'static str| {
         changed(regenerate, "noise_f16", ", 2097120;", 0, move |line| line.replace("2097120", mask))
     };
-    noticed(regenerate, &mask("8160"), "256 lives");
-    noticed(regenerate, &mask("1048544"), "32,768 lives");
+    noticed(regenerate, &mask("8160"), "256 incarnations");
+    noticed(regenerate, &mask("1048544"), "32,768 incarnations");
     let blt8 = module("blt8");
-    // Of 32 tests, by fours and one by one.
+    // Some of the 32 tests, for accesses of four values and of one.
     for place in [0, 5, 11, 20, 26, 31] {
         let sign = |line: &str| line.replace("32767", "65535");
         let text = changed(blt8, "noise_f16", ", 32767;", place, sign);
@@ -155,7 +155,7 @@ fn known_mistakes_are_noticed() {
             &format!("limit of tail {pair}"),
         );
     }
-    // The first of these tests is that of the smallest word.
+    // The first of these tests is that of the minimum over all words.
     for pair in 1..9 {
         let raised = |line: &str| line.replace(", 65535;", ", 131071;");
         let text = changed(ring, "noise_f16", ", 65535;", pair, raised);
@@ -167,7 +167,7 @@ fn known_mistakes_are_noticed() {
     }
 }
 
-/// Mistakes at the end of a replay, by the case that must show them: a launch after the end, or counts of more than 32 bits.
+/// Mistakes at the end of a replay, with the case that must show them: a launch after the end, or counts of more than 32 bits.
 #[test]
 fn a_replay_that_does_not_end_is_noticed() {
     let _alone = DEVICES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

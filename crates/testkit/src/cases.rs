@@ -1,17 +1,17 @@
-//! Forms of realistic size, by name: the ones that benches and peers are measured on.
+//! Forms of realistic size, by name: benches and comparisons with peers measure these.
 
 use corrnoise::form::{Kernel, Regenerate, Term};
 use corrnoise::{Family, Form, Result};
 
-/// Names that [`form`] knows.
+/// The names that [`form`] knows.
 pub const NAMES: [&str; 8] =
     ["independent", "blt4", "blt8", "ring16", "ring64", "regenerate4", "regenerate64", "dense255"];
 
-/// The form of that name.
+/// The form of a name in [`NAMES`].
 pub fn form(name: &str, num_steps: u64) -> Option<Result<Form>> {
     Some(match name {
         "independent" => Ok(Form::independent()),
-        // Decays and scales of the size that the optimiser gives for thousands of steps.
+        // Decays and scales of the size that the optimiser finds for thousands of steps.
         "blt4" => Form::blt(&[0.29, 0.13, 0.06, 0.015], &[0.22, 0.71, 0.944, 0.9957]),
         "blt8" => Form::blt(
             &[0.21, 0.11, 0.07, 0.04, 0.022, 0.011, 0.005, 0.0012],
@@ -31,7 +31,7 @@ pub fn square_root_coefs(len: usize) -> Vec<f64> {
     binomial_series(len, |t| 1.0 - 0.5 / t)
 }
 
-/// Coefficients of its inverse: `(1 − x)^(1/2)`.
+/// Coefficients of the inverse of that square root: `(1 − x)^(1/2)`.
 pub fn inverse_square_root_coefs(len: usize) -> Vec<f64> {
     binomial_series(len, |t| 1.0 - 1.5 / t)
 }
@@ -44,7 +44,7 @@ fn binomial_series(len: usize, ratio: impl Fn(f64) -> f64) -> Vec<f64> {
     coefs
 }
 
-/// A sum of as many rows as the last step of a dense `C⁻¹` has, at every step, so that it can be timed again and again.
+/// A form that sums at every step as many rows as the last step of a dense `C⁻¹` does, so that it can be timed repeatedly.
 fn dense_row(rows: u64, num_steps: u64) -> Result<Form> {
     let weights = inverse_square_root_coefs(rows as usize);
     let step = |t: u64| {
@@ -59,7 +59,7 @@ fn dense_row(rows: u64, num_steps: u64) -> Result<Form> {
     Ok(Kernel::Regenerate(Regenerate::listed(&steps)?).into())
 }
 
-/// Every kernel, every number of BLT buffers, every way to give coefficients.
+/// Forms of every kernel, every number of BLT buffers and every way to give coefficients, with their names.
 pub fn every_form(num_steps: u64) -> Vec<(String, Form)> {
     let n = num_steps as usize;
     let scale = [0.21, 0.11, 0.07, 0.04, 0.022, 0.011, 0.005, 0.0012];

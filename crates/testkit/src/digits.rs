@@ -1,6 +1,6 @@
-//! Private softmax regression on the UCI handwritten digits: what `examples/digits.rs` measures and `tests/digits.rs` asserts.
+//! Private softmax regression on the UCI handwritten digits, which `examples/digits.rs` measures and `tests/digits.rs` asserts.
 //!
-//! Only the noise differs between two runs that are compared: the same split, model, clipping, batches per epoch and epochs.
+//! Two runs that are compared differ in their noise alone: split, model, clipping, batches per epoch and epochs are the same.
 
 use corrnoise::planner::account::Budget;
 use corrnoise::planner::optimize::{Problem, Target, blt, toeplitz, unobserved};
@@ -10,32 +10,32 @@ use corrnoise::planner::{
 use corrnoise::{CpuOptions, Key, Mechanism, Plan, Sampler, Sampling, Shard};
 use std::sync::Mutex;
 
-/// Anything that can go wrong, for programs that only print it.
+/// A result with any error, for programs that only print it.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 const PIXELS: usize = 64;
-/// Pixels and a constant.
+/// The number of features: the pixels and a constant.
 const FEATURES: usize = PIXELS + 1;
 const CLASSES: usize = 10;
-/// Parameters of the model, as `[feature][class]`.
+/// The number of parameters of the model, which is laid out as `[feature][class]`.
 pub const DIM: usize = FEATURES * CLASSES;
 
-/// One image.
+/// An image with its label.
 pub struct Example {
     features: [f32; FEATURES],
     label: usize,
 }
 
-/// The images, split once and for all.
+/// The dataset, with a fixed split.
 pub struct Digits {
-    /// 1,437 images.
+    /// The 1,437 images for training.
     pub train: Vec<Example>,
-    /// 360 images.
+    /// The 360 images for testing.
     pub test: Vec<Example>,
 }
 
 impl Digits {
-    /// From the text of `examples/data/digits.csv`.
+    /// Parses the text of `examples/data/digits.csv`.
     pub fn parse(text: &str) -> Outcome<Digits> {
         let mut examples = Vec::new();
         for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
@@ -48,7 +48,7 @@ impl Digits {
                 _ => return Err(format!("expected {PIXELS} pixels and a label, got {line:?}").into()),
             }
         }
-        // Neighbours in the file are by one writer and their labels repeat: a hash scatters both.
+        // Neighbours in the file were written by one person, and their labels repeat: a hash scatters both.
         let size = examples.len();
         let mut order: Vec<usize> = (0..size).collect();
         order.sort_by_key(|index| hash(*index as u64));
@@ -62,7 +62,7 @@ impl Digits {
     }
 }
 
-/// SplitMix64's finaliser.
+/// The finaliser of SplitMix64, as a hash.
 fn hash(index: u64) -> u64 {
     let mut x = index.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -70,7 +70,8 @@ fn hash(index: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// An image about its own mean and of norm 1, then a constant: no other image is looked at, so this costs no privacy.
+/// The features of an image: its pixels centred and scaled to norm 1, then a constant. They depend on no other image, so they
+/// cost no privacy.
 fn features(pixels: &[u8]) -> [f32; FEATURES] {
     let mean = pixels.iter().map(|pixel| f32::from(*pixel)).sum::<f32>() / PIXELS as f32;
     let norm = pixels.iter().map(|pixel| (f32::from(*pixel) - mean).powi(2)).sum::<f32>().sqrt();
@@ -81,30 +82,30 @@ fn features(pixels: &[u8]) -> [f32; FEATURES] {
     features
 }
 
-/// The constant feature is small beside an image of norm 1: the bias is learnt, and takes little of the clip norm.
+/// The constant feature. It is small beside an image of norm 1, so that the bias takes little of the clip norm.
 const CONSTANT: f32 = 0.25;
 
-/// What all mechanisms share.
+/// The training setup that all mechanisms share.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// Batches per epoch.
+    /// The number of batches per epoch.
     pub num_batches: usize,
-    /// Epochs.
+    /// The number of epochs of training.
     pub num_epochs: usize,
-    /// Of per-example gradients.
+    /// The norm that per-example gradients are clipped to.
     pub clip_norm: f64,
-    /// β of `v ← βv + g`.
+    /// The momentum β of `v ← βv + g`.
     pub momentum: f64,
-    /// The model is the average over this many last epochs, at least 1.
+    /// The number of last epochs, at least 1, whose models are averaged.
     pub averaged_epochs: usize,
 }
 
-/// The one behind the table: 1,024 steps with batches of 45.
+/// The setup of the table in the documentation: 1,024 steps with batches of 45.
 pub const SETUP: Setup =
     Setup { num_batches: 32, num_epochs: 32, clip_norm: 0.2, momentum: 0.9, averaged_epochs: 16 };
 
 impl Setup {
-    /// Steps.
+    /// The number of steps of a run.
     pub fn num_steps(&self) -> usize {
         self.num_batches * self.num_epochs
     }
@@ -121,24 +122,24 @@ impl Setup {
 const BUFFERS: usize = 4;
 const INVERSE_BANDS: usize = 8;
 
-/// The mechanisms that are compared.
+/// The mechanisms that the experiment compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noise {
-    /// DP-SGD's.
+    /// Independent noise, as in DP-SGD.
     Independent,
     /// The best number of bands up to an epoch, optimised for the cyclic participation.
     Banded,
-    /// Of at most four buffers, optimised for it too.
+    /// A BLT of at most four buffers, optimised for the cyclic participation too.
     Blt,
-    /// The best with eight bands in `C⁻¹`: BISR's shape, its coefficients optimised.
+    /// The best strategy with eight bands in `C⁻¹`: BISR's shape with optimised coefficients.
     BandedInverse,
 }
 
 impl Noise {
-    /// All of them.
+    /// All mechanisms that are compared.
     pub const ALL: [Noise; 4] = [Noise::Independent, Noise::Banded, Noise::Blt, Noise::BandedInverse];
 
-    /// For people.
+    /// The mechanism's name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Noise::Independent => "independent",
@@ -148,7 +149,7 @@ impl Noise {
         }
     }
 
-    /// The strategy for a setup.
+    /// The optimised strategy for a setup.
     pub fn strategy(self, setup: &Setup, dataset_size: usize) -> Outcome<Factorization> {
         let num_steps = setup.num_steps();
         let participation = Schedule::Sampling(setup.sampling(dataset_size)).participation(num_steps)?;
@@ -189,7 +190,7 @@ pub fn train(digits: &Digits, setup: &Setup, plan: &Plan, seed: u64, learning_ra
     let rate = (learning_rate / sampler.expected_batch_size()) as f32;
     let mut weights = vec![0.0_f32; DIM];
     let mut velocity = vec![0.0_f32; DIM];
-    // Their sum, rather: labels do not depend on the model's scale.
+    // The sum serves as the average: labels do not depend on the model's scale.
     let mut average = vec![0.0_f32; DIM];
     let from = setup.num_epochs.saturating_sub(setup.averaged_epochs) * setup.num_batches;
     let mut gradient = vec![0.0_f32; DIM];
@@ -215,7 +216,7 @@ pub fn train(digits: &Digits, setup: &Setup, plan: &Plan, seed: u64, learning_ra
 /// Root mean square, over the coordinates, of the noise in every prefix sum of one run.
 pub fn prefix_noise(plan: &Plan, seed: u64) -> Outcome<Vec<f64>> {
     let (sampler, mut noise) = start(plan, seed)?;
-    // Gradients of zero that are never cleared: what has been added so far is the prefix sum.
+    // Gradients of zeros that are never cleared: they accumulate the noise, so they hold its prefix sums.
     let mut sums = vec![0.0_f32; DIM];
     (0..plan.num_steps())
         .map(|step| {
@@ -225,11 +226,11 @@ pub fn prefix_noise(plan: &Plan, seed: u64) -> Outcome<Vec<f64>> {
         .collect()
 }
 
-/// Batches and noise of a run. A public key, so that the table can be made again: a real run takes one from [`Key::from_os`].
+/// The batches and the noise of a run. The key is public, so that the table can be reproduced: a real run takes one from [`Key::from_os`].
 fn start(plan: &Plan, seed: u64) -> Outcome<(Sampler, Mechanism)> {
     let key = Key::from_bytes(*b"published, for this example only", format!("digits {seed}"));
     let sampler = Sampler::new(plan, &key)?;
-    // The runs share the cores; one has 650 coordinates only.
+    // One thread is enough for 650 coordinates, and the runs share the cores.
     let options = CpuOptions { threads: 1, ..CpuOptions::default() };
     Ok((sampler, Mechanism::cpu_with(plan, key, Shard::whole(DIM as u64)?, options)?))
 }
@@ -242,8 +243,8 @@ fn logits(weights: &[f32], features: &[f32; FEATURES]) -> [f32; CLASSES] {
     logits
 }
 
-/// Adds one example's gradient of the cross-entropy, scaled down to the clip norm. It is an outer product, (softmax − label) ⊗ features, so
-/// that its norm is the product of two small ones.
+/// Adds one example's gradient of the cross-entropy, scaled down to the clip norm. The gradient is an outer product, (softmax −
+/// label) ⊗ features, so its norm is the product of the two factors' norms.
 fn add_clipped(weights: &[f32], example: &Example, clip_norm: f32, gradient: &mut [f32]) {
     let logits = logits(weights, &example.features);
     let largest = logits.iter().fold(f32::NEG_INFINITY, |a, b| a.max(*b));
@@ -271,17 +272,17 @@ fn error(weights: &[f32], examples: &[Example]) -> f64 {
     wrong.count() as f64 / examples.len() as f64
 }
 
-/// Mean and standard error of the mean.
+/// A mean and its standard error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mean {
-    /// Of all runs.
+    /// The mean over all runs.
     pub mean: f64,
-    /// Standard deviation over the root of the number of runs.
+    /// The standard deviation divided by the square root of the number of runs.
     pub standard_error: f64,
 }
 
 impl Mean {
-    /// Of at least two values.
+    /// The mean of at least two values.
     pub fn of(values: &[f64]) -> Mean {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
@@ -290,7 +291,7 @@ impl Mean {
     }
 }
 
-/// `job(0), job(1), …` on all cores.
+/// Computes `job(0), job(1), …` in parallel on all cores.
 pub fn in_parallel<T: Send>(count: usize, job: impl Fn(usize) -> Outcome<T> + Sync) -> Outcome<Vec<T>> {
     let next = std::sync::atomic::AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(count));

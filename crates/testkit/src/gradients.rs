@@ -1,18 +1,18 @@
-//! Gradients that comparisons of bits run on.
+//! Gradients for tests that compare bits.
 
 use corrnoise::Element;
 use half::{bf16, f16};
 
-/// Gradients that are no two alike, so that a swapped coordinate shows.
+/// A gradient no two values of which are alike, so that a swapped coordinate shows.
 pub fn gradient<E>(len: u64, from_f32: impl Fn(f32) -> E) -> Vec<E> {
     (0..len).map(|i| from_f32(((i * 7919) % 10_007) as f32 * 1e-3 - 5.0)).collect()
 }
 
 /// A gradient type whose bits can be compared.
 pub trait Bits: Element + PartialEq + std::fmt::Debug {
-    /// The nearest value.
+    /// The value nearest to an f32.
     fn from_f32(value: f32) -> Self;
-    /// Its bits.
+    /// The bits of the value, zero-extended.
     fn bits(self) -> u32;
 }
 impl Bits for f32 {
@@ -40,7 +40,7 @@ impl Bits for f16 {
     }
 }
 
-/// Fails with the first coordinate that differs.
+/// Asserts that two gradients have equal bits; the message names the first coordinate that differs.
 pub fn assert_same<E: Bits>(left: &[E], right: &[E], what: &str) {
     assert_eq!(left.len(), right.len(), "{what}");
     if let Some(at) = (0..left.len()).find(|&i| left[i].bits() != right[i].bits()) {

@@ -1,6 +1,8 @@
 //! What the tests, benches and examples of several crates share: forms by name, gradients of every number type, a private training
-//! task on real data, and the memory traffic that a machine can do. Never published.
+//! task on real data, an allocator that counts, and the memory traffic that a machine can do. Never published.
 
+pub mod allocations;
+pub mod batch_size;
 pub mod cases;
 pub mod digits;
 pub mod gradients;

@@ -32,24 +32,24 @@ pub(crate) const VERSION: u32 = 1;
 /// The key of the metadata entry.
 const ENTRY: &str = "corrnoise";
 
-/// What stands for the path of a checkpoint that is not a file: errors say "checkpoint in memory".
+/// The path shown for a checkpoint that is not a file: errors say "checkpoint in memory".
 const IN_MEMORY: &str = "in memory";
 
-/// What a file says of itself.
+/// The metadata of a checkpoint.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Info {
     pub(crate) version: u32,
-    /// Fingerprint of the plan.
+    /// The fingerprint of the plan.
     pub(crate) plan: String,
-    /// Fingerprint of the coordinate space.
+    /// The fingerprint of the coordinate space.
     pub(crate) space: String,
     pub(crate) segments: Vec<(u64, u64)>,
     pub(crate) key_commitment: String,
     pub(crate) run_id: String,
     pub(crate) next_step: u64,
     pub(crate) incarnations: Incarnations,
-    /// Where the ledger of a key that is stored here lies.
+    /// The folder of the ledger, if the key is stored too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ledger: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Reading a checkpoint, whole or in part, and refusing what is truncated, corrupted or foreign.
+//! Reading a checkpoint, whole or in part; truncated, corrupted and foreign files are refused.
 
 use super::source::Source;
 use super::{BLOCK, ENTRY, IN_MEMORY, Info, VERSION, mac};
@@ -15,12 +15,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// A header of more than this is not one of ours.
+/// The longest header that is accepted; the library writes none of that size.
 const MAX_HEADER: u64 = 100_000_000;
 
 /// An open checkpoint. Opening checks its shape; content is checked against the key when it is read.
 pub struct Checkpoint {
-    /// For messages; [`IN_MEMORY`] if there is no file.
+    /// The path for messages; [`IN_MEMORY`] if there is no file.
     path: PathBuf,
     source: Source,
     header: Vec<u8>,
@@ -28,7 +28,7 @@ pub struct Checkpoint {
     shape: Shape,
 }
 
-/// What the tensors are, once they were checked.
+/// The shapes of the tensors, after they were checked.
 #[derive(Clone, Copy)]
 struct Shape {
     slots: usize,
@@ -36,14 +36,14 @@ struct Shape {
     has_key: bool,
 }
 
-/// Coordinates that a file (numbered within it) and a shard (likewise) have in common.
+/// A run of coordinates that a file and a shard have in common, numbered within each.
 struct Run {
     from: u64,
     to: u64,
     len: u64,
 }
 
-/// The last block read, and which of the file's blocks it is.
+/// The last block that was read, and its number in the file.
 struct Block {
     bytes: Zeroizing<Vec<u8>>,
     at: Option<u64>,
@@ -57,7 +57,7 @@ impl Checkpoint {
         Checkpoint::parse(path, Source::File(file))
     }
 
-    /// The same of bytes that [`crate::Mechanism::state`] gave, or that are a file's. They are wiped when this is dropped.
+    /// Opens the bytes that [`crate::Mechanism::state`] gave, or those of a file. They are wiped when this is dropped.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Checkpoint> {
         Checkpoint::parse(Path::new(IN_MEMORY), Source::Memory(Zeroizing::new(bytes)))
     }
@@ -97,12 +97,12 @@ impl Checkpoint {
         Ok(Checkpoint { path: path.to_owned(), source, header, info, shape })
     }
 
-    /// The step that comes next.
+    /// The number of the step that comes next.
     pub fn next_step(&self) -> u64 {
         self.info.next_step
     }
 
-    /// Fingerprint of the plan it belongs to, in hexadecimal.
+    /// The fingerprint of the plan that the checkpoint belongs to, in hexadecimal.
     pub fn plan_fingerprint(&self) -> &str {
         &self.info.plan
     }
@@ -112,12 +112,12 @@ impl Checkpoint {
         &self.info.run_id
     }
 
-    /// The coordinates it holds.
+    /// The coordinates that the checkpoint holds.
     pub fn segments(&self) -> impl Iterator<Item = Range<u64>> {
         self.info.segments.iter().map(|(start, end)| *start..*end)
     }
 
-    /// The key, if the file was asked to hold it. Whether it is the one that the file was made under, resuming checks.
+    /// The key, if the file was asked to hold it. Resuming checks whether it is the key that the file was made under.
     pub fn key(&self) -> Result<Option<Key>> {
         if !self.shape.has_key {
             return Ok(None);
@@ -140,7 +140,7 @@ impl Checkpoint {
         Error::Checkpoint { path: self.path.clone(), reason: reason.into() }
     }
 
-    /// Refuses a file of another plan, key, space or form.
+    /// Refuses a checkpoint of another plan, key, space or form.
     pub(crate) fn check(&self, plan: &Plan, key: &RunKey, shard: &Shard) -> Result<()> {
         if self.info.plan != plan.fingerprint().to_string() {
             return Err(self.refuse(format!(
@@ -169,7 +169,7 @@ impl Checkpoint {
 
     /// The authenticated block hashes.
     pub(crate) fn block_hashes(&self, key: &RunKey) -> Result<Vec<u8>> {
-        // Hashes, the key if there is one, and the MAC follow one another.
+        // The hashes, the key if there is one, and the MAC follow one another.
         let hashes = self.shape.blocks() as usize * 32;
         let key_end = hashes + if self.shape.has_key { 32 } else { 0 };
         let mut bytes = Zeroizing::new(vec![0; key_end + 32]);
@@ -184,7 +184,7 @@ impl Checkpoint {
         }
     }
 
-    /// Copies what this file holds of `shard` into the backend; returns the coordinates (numbered within the shard) it gave.
+    /// Copies what this file holds of `shard` into the backend; returns the coordinates that it gave, numbered within the shard.
     pub(crate) fn restore(
         &self,
         block_hashes: &[u8],
@@ -202,7 +202,7 @@ impl Checkpoint {
         Ok(runs.iter().map(|run| run.to..run.to + run.len).collect())
     }
 
-    /// What file and shard have in common, ascending. Both ascend, so that one walk through the two is enough.
+    /// The runs of coordinates that file and shard have in common, ascending. Both ascend, so that one pass over the two is enough.
     fn runs(&self, shard: &Shard) -> Vec<Run> {
         let mut runs = Vec::new();
         let (mut held, mut wanted) = (self.segments().peekable(), shard.segments().iter().peekable());
@@ -258,7 +258,7 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Reads from `offset` after the header on.
+    /// Reads bytes from `offset`, counted from the end of the header.
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
         let read = self.source.read_at(self.header.len() as u64 + offset, bytes);
         read.map_err(Error::io("read checkpoint", &self.path))
@@ -266,12 +266,12 @@ impl Checkpoint {
 }
 
 impl Shape {
-    /// How many block hashes there are.
+    /// The number of block hashes.
     fn blocks(&self) -> u64 {
         self.slots as u64 * self.coords.div_ceil(BLOCK)
     }
 
-    /// Where they begin, counted from the end of the header.
+    /// The offset of the block hashes, counted from the end of the header.
     fn hashes_at(&self) -> u64 {
         self.slots as u64 * self.coords * STATE_BYTES as u64
     }

@@ -1,4 +1,4 @@
-//! Where the bytes of a checkpoint lie.
+//! The source of a checkpoint's bytes: a file or memory.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Bytes in all.
+    /// The total number of bytes.
     pub(super) fn len(&self) -> io::Result<u64> {
         match self {
             Source::File(file) => Ok(file.metadata()?.len()),

@@ -12,11 +12,11 @@ use std::io::Write;
 use std::path::Path;
 use zeroize::Zeroizing;
 
-/// What a checkpoint is made of: `slots` rows of the coordinates that `info` names.
+/// The content of a checkpoint: `slots` rows of the coordinates that `info` names.
 pub(crate) struct Content<'a, B> {
     pub(crate) info: &'a Info,
     pub(crate) run_key: &'a RunKey,
-    /// To be stored in the checkpoint.
+    /// The key, if the checkpoint is to hold it.
     pub(crate) key: Option<&'a Key>,
     pub(crate) slots: usize,
     pub(crate) backend: &'a B,
@@ -24,11 +24,11 @@ pub(crate) struct Content<'a, B> {
 
 /// Writes a checkpoint to a file that appears whole or not at all.
 pub(crate) fn write<B: Backend>(path: &Path, content: &Content<'_, B>) -> Result<()> {
-    // Past the buffer, of which nothing would wipe the state and the key: blocks are large enough without it.
+    // The writes bypass the buffer, which nothing would wipe of state and key; blocks are large enough without it.
     write_atomically(path, Access::Owner, |file| content.write_to(&mut &**file.get_ref(), path))
 }
 
-/// A checkpoint as bytes, in memory that is asked for once; wiped on failure.
+/// A checkpoint as bytes, in memory that is allocated once and wiped on failure.
 pub(crate) fn to_bytes<B: Backend>(content: &Content<'_, B>) -> Result<Vec<u8>> {
     let size = content.size();
     let mut bytes = Zeroizing::new(Vec::new());
@@ -42,7 +42,7 @@ pub(crate) fn to_bytes<B: Backend>(content: &Content<'_, B>) -> Result<Vec<u8>> 
 }
 
 impl<B: Backend> Content<'_, B> {
-    /// Writes all of it; `place` is for messages.
+    /// Writes the whole checkpoint; `place` is for messages.
     fn write_to(&self, writer: &mut impl Write, place: &Path) -> Result<()> {
         let fail = || Error::io("write", place);
         let (coords, value) = (self.coords(), STATE_BYTES);
@@ -73,14 +73,14 @@ impl<B: Backend> Content<'_, B> {
         self.slots * self.coords().div_ceil(BLOCK) as usize
     }
 
-    /// Bytes of the whole checkpoint.
+    /// The number of bytes of the whole checkpoint.
     fn size(&self) -> u128 {
         let state = self.slots as u128 * u128::from(self.coords()) * STATE_BYTES as u128;
         let rest = 32 * (self.blocks() + usize::from(self.key.is_some()) + 1);
         self.header().len() as u128 + state + rest as u128
     }
 
-    /// The length and the JSON that open a safetensors file.
+    /// The header of a safetensors file: a length and JSON.
     fn header(&self) -> Vec<u8> {
         let mut end = 0;
         let mut tensor = |name: &str, dtype: Dtype, shape: Vec<usize>| {
@@ -100,7 +100,7 @@ impl<B: Backend> Content<'_, B> {
         let metadata = Metadata::new(Some(HashMap::from([(ENTRY.to_owned(), text)])), tensors)
             .expect("offsets follow one another by construction");
         let mut json = serde_json::to_vec(&metadata).expect("strings and integers serialise");
-        // The format asks for 8-byte alignment of the data; blanks at the end are part of it.
+        // The format requires that the data is aligned to 8 bytes; blanks at the header's end count as part of it.
         json.resize(json.len().next_multiple_of(8), b' ');
         [&(json.len() as u64).to_le_bytes()[..], &json].concat()
     }

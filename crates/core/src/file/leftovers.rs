@@ -1,4 +1,4 @@
-//! Temporaries of processes that died: recognised by their name and by a lock that nobody holds.
+//! Temporary files of processes that died: recognised by their name and by a lock that nobody holds.
 
 use super::names::Pattern;
 use std::ffi::OsStr;
@@ -15,12 +15,12 @@ pub(super) fn clear(folder: &Path, target: &OsStr) {
     }
 }
 
-/// A name is never used twice, so what is removed is what was locked, or nothing: between the two its writer can at most have
-/// renamed it.
+/// Removes a temporary file whose lock nobody holds. Names are never used twice, so the file that is removed is the one that
+/// was locked, or none: in between, its writer can at most have renamed it.
 #[cfg(unix)]
 fn remove_if_dead(path: &Path) {
     use rustix::fs::{Mode, OFlags, open};
-    // For writing, since some file systems lock nothing else; without waiting, should it be a pipe; following no link.
+    // Opened for writing, because some file systems lock nothing else; without waiting, in case it is a pipe; without following a link.
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
     let Ok(found) = open(path, flags, Mode::empty()) else { return };
     let found = File::from(found);
@@ -30,18 +30,18 @@ fn remove_if_dead(path: &Path) {
     }
 }
 
-/// Without locks nobody knows who lives.
+/// Leaves the file alone: without locks it cannot be known whether its writer is alive.
 #[cfg(not(unix))]
 fn remove_if_dead(_: &Path) {}
 
-/// What came of asking for a lock.
+/// The outcome of asking for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lock {
-    /// This open file has it until it is closed, or its process ends.
+    /// This open file holds the lock until it is closed or its process ends.
     Held,
-    /// Another open file has it.
+    /// Another open file holds the lock.
     Taken,
-    /// There are no locks here, for anybody.
+    /// The system or the file system has no locks.
     Unsupported,
 }
 

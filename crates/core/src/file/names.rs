@@ -1,15 +1,16 @@
-//! How temporary files are called: `.{target}.{16 random digits}.corrnoise-tmp`, next to their target.
+//! The names of temporary files: `.{target}.{16 random digits}.corrnoise-tmp`, next to their target.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
 
 const SUFFIX: &str = ".corrnoise-tmp";
-/// Random hexadecimal digits: 64 bits, so that no two temporaries ever share a name.
+/// The number of random hexadecimal digits: 64 bits, so that no two temporary files ever share a name.
 const DIGITS: usize = 16;
-/// A longer target is named by its hash: a name has at most 255 bytes, on some file systems 143, and 32 of them are ours.
+/// The longest target that is named in full; a longer one is named by its hash. A name has at most 255 bytes, on some file
+/// systems 143, and 32 of them are ours.
 const LONGEST: usize = 100;
 
-/// What the names of this target's temporaries begin with.
+/// The prefix of the names of this target's temporary files.
 fn prefix(target: &OsStr) -> OsString {
     let mut prefix = OsString::from(".");
     if target.len() <= LONGEST {
@@ -21,7 +22,7 @@ fn prefix(target: &OsStr) -> OsString {
     prefix
 }
 
-/// A new name for a temporary of this target.
+/// A new name for a temporary file of this target.
 pub(super) fn fresh(target: &OsStr) -> io::Result<OsString> {
     let mut bytes = [0; DIGITS / 2];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
@@ -31,7 +32,7 @@ pub(super) fn fresh(target: &OsStr) -> io::Result<OsString> {
     Ok(name)
 }
 
-/// Tells names that [`fresh`] makes for one target from all others.
+/// Recognises the names that [`fresh`] makes for one target.
 pub(super) struct Pattern(OsString);
 
 impl Pattern {

@@ -1,4 +1,4 @@
-//! A file on its way: without a name where the system offers that, under a temporary one elsewhere.
+//! A file that is being written: without a name where the system offers that, else under a temporary name.
 
 use super::leftovers::{Lock, try_lock};
 use super::{Access, names};
@@ -7,36 +7,36 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Whether a temporary has a name while it is written.
+/// Whether a temporary file has a name while it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It has none if the system can; otherwise it has one.
+    /// The file has no name if the system can do that, else a temporary one.
     Unnamed,
-    /// It has one, whatever the system can.
+    /// The file has a temporary name, whatever the system can do.
     #[cfg_attr(not(test), allow(dead_code))]
-    // every system has it: tests run it where the other is the usual one
+    // Every system has this kind; tests also run it where the other kind is the usual one.
     Named,
 }
 
-/// An open file that goes away when it is dropped, unless it was given its place before.
+/// An open file that is removed when it is dropped, unless it was given its final name before.
 pub(super) struct Temporary {
     file: File,
-    /// Its name while it has one.
+    /// The temporary name, while the file has one.
     name: Option<PathBuf>,
     folder: PathBuf,
     target: OsString,
 }
 
-/// Names tried before giving up: each attempt fails only if another process happens to look at the file as it is made.
+/// The number of names tried before giving up: an attempt fails only if another process inspects the file as it is made.
 const ATTEMPTS: usize = 100;
 
 impl Temporary {
-    /// A temporary next to `target`, locked for as long as it is open.
+    /// Creates a temporary file next to `target`, locked for as long as it is open.
     pub(super) fn open(kind: Kind, folder: &Path, target: &OsStr, access: Access) -> io::Result<Temporary> {
         let unnamed = if kind == Kind::Unnamed { unnamed(folder, access)? } else { None };
         let (folder, target) = (folder.to_owned(), target.to_owned());
         if let Some(file) = unnamed {
-            // Before it has a name nobody else can ask for the lock.
+            // Without a name, nobody else can ask for the lock.
             try_lock(&file);
             return Ok(Temporary { file, name: None, folder, target });
         }
@@ -48,7 +48,7 @@ impl Temporary {
             };
             let temporary =
                 Temporary { file, name: Some(name), folder: folder.clone(), target: target.clone() };
-            // Between creation and lock, another save may have taken it for a dead process's and removed it.
+            // Between creation and lock, another save may have taken the file for a dead process's and removed it.
             if try_lock(&temporary.file) != Lock::Taken && temporary.name_is_own() {
                 return Ok(temporary);
             }
@@ -56,7 +56,7 @@ impl Temporary {
         Err(io::Error::other(format!("no temporary name was free in {ATTEMPTS} attempts")))
     }
 
-    /// The open file.
+    /// The open temporary file.
     pub(super) fn file(&self) -> &File {
         &self.file
     }
@@ -65,7 +65,7 @@ impl Temporary {
     pub(super) fn replace(mut self, path: &Path) -> io::Result<()> {
         self.file.sync_all()?;
         if self.name.is_none() {
-            // Where nothing has the name yet, as with checkpoints that are named by their step, no other is ever needed.
+            // Where no file has the name yet, as with checkpoints that are named by their step, no temporary name is needed.
             match link(&self.file, path) {
                 Ok(()) => return sync_folder(&self.folder),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -86,10 +86,10 @@ impl Temporary {
         match &self.name {
             None => link(&self.file, path)?,
             Some(name) => match std::fs::hard_link(name, path) {
-                // The temporary name goes when this is dropped.
+                // Dropping `self` removes the temporary name.
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
-                // A file system without links.
+                // The file system has no hard links.
                 Err(error) => {
                     rename_to_new(name, path).map_err(|other| other.unwrap_or(error))?;
                     self.name = None;
@@ -113,7 +113,7 @@ impl Temporary {
         Err(io::Error::other(format!("no temporary name was free in {ATTEMPTS} attempts")))
     }
 
-    /// The file still has a name.
+    /// Whether the temporary name still leads to this file.
     fn name_is_own(&self) -> bool {
         #[cfg(unix)]
         {
@@ -127,7 +127,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // If it cannot be removed now, the next save of the target does.
+        // If the file cannot be removed now, the next save of the target removes it.
         if let Some(name) = self.name.take() {
             let _ = std::fs::remove_file(name);
         }
@@ -139,7 +139,7 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
-/// A new file under a name that nothing had. Its mode is the final one from the start.
+/// Creates a file under a name that nothing has. Its mode is the final one from the start.
 fn exclusive(name: &Path, access: Access) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -150,7 +150,7 @@ fn exclusive(name: &Path, access: Access) -> io::Result<File> {
     options.open(name)
 }
 
-/// What the umask is taken from.
+/// The mode of a new file, before the umask is applied.
 #[cfg(unix)]
 fn mode(access: Access) -> u32 {
     match access {
@@ -159,7 +159,7 @@ fn mode(access: Access) -> u32 {
     }
 }
 
-/// A new file without a name, or none where the system or the file system has no such files.
+/// Creates a file without a name; returns none where the system or the file system has no such files.
 #[cfg(target_os = "linux")]
 fn unnamed(folder: &Path, access: Access) -> io::Result<Option<File>> {
     use rustix::fs::{Mode, OFlags, open};
@@ -167,12 +167,12 @@ fn unnamed(folder: &Path, access: Access) -> io::Result<Option<File>> {
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
     let file = match open(folder, flags, Mode::from_raw_mode(mode(access))) {
         Ok(file) => File::from(file),
-        // Kernels before 3.11 say that it is a folder; file systems, that they do not support it.
+        // Kernels before 3.11 report a folder; file systems without support report that.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => return Ok(None),
         Err(Errno::NOENT) if folder.is_dir() => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    // Without /proc it could never be given a name.
+    // Without /proc the file could never be given a name.
     Ok(proc_entry(&file).try_exists().unwrap_or(false).then_some(file))
 }
 
@@ -181,7 +181,7 @@ fn unnamed(_: &Path, _: Access) -> io::Result<Option<File>> {
     Ok(None)
 }
 
-/// The link through which an open file can be named without privileges.
+/// The link in /proc through which an open file can be named without privileges.
 #[cfg(target_os = "linux")]
 fn proc_entry(file: &File) -> PathBuf {
     use std::os::fd::AsRawFd;
@@ -200,7 +200,7 @@ fn link(_: &File, _: &Path) -> io::Result<()> {
     unreachable!("only Linux has unnamed files")
 }
 
-/// Renames a file to a name that nothing has; an error of `None` means that the system cannot say so.
+/// Renames a file to a name that nothing has. An error of `None` means that the system has no such operation.
 #[cfg(any(target_os = "linux", target_os = "macos"))]
 fn rename_to_new(from: &Path, to: &Path) -> Result<(), Option<io::Error>> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};

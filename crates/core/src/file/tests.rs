@@ -1,4 +1,4 @@
-//! What a save leaves behind: after success, failure, a race and a kill, with and without files that have no name.
+//! What a save leaves behind after success, failure, a race and a kill, with and without unnamed temporary files.
 
 use super::*;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ fn save(kind: Kind, path: &Path, access: Access, bytes: &[u8]) -> Result<()> {
     write_through(kind, path, access, |file| file.write_all(bytes).map_err(Error::io("write", path)))
 }
 
-/// Names of temporaries in a folder.
+/// The names of the temporary files in a folder.
 fn temporaries(folder: &Path) -> Vec<String> {
     let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
     names.map(|name| name.to_string_lossy().into_owned()).filter(|name| name.ends_with("-tmp")).collect()
@@ -105,7 +105,7 @@ fn leftovers_of_the_dead_go_and_those_of_the_living_stay() {
             live.file().write_all(b"later").unwrap();
             live.replace(&path).unwrap();
             assert_eq!(std::fs::read(&path).unwrap(), b"later");
-            // A file that exists is no reason to leave its leftovers.
+            // Leftovers are removed although the target itself exists.
             let dead = make(target.as_ref());
             let refused = create_through(kind, &path, Access::Owner, b"x").unwrap_err();
             assert_eq!((refused.kind(), dead.exists()), (io::ErrorKind::AlreadyExists, false));
@@ -132,7 +132,7 @@ fn saves_to_one_target_at_the_same_time_all_succeed() {
     }
 }
 
-/// Every creator's content is its own, so that a second success or a part would show.
+/// Every creator writes a content of its own, so that a second success or a partial file would show.
 #[test]
 fn of_racing_creators_exactly_one_succeeds() {
     const CREATORS: usize = 4;
@@ -169,7 +169,7 @@ fn of_racing_creators_exactly_one_succeeds() {
 const CHILD: &str = "CORRNOISE_TEST_SAVES_INTO";
 const SIZE: usize = 1 << 20;
 
-/// In a process of its own: saves until it is killed.
+/// Saves until it is killed; runs in a process of its own.
 fn save_for_ever(folder: &Path) -> ! {
     let kind = if folder.ends_with("Named") { Kind::Named } else { Kind::Unnamed };
     println!("ready");
@@ -185,7 +185,7 @@ fn save_for_ever(folder: &Path) -> ! {
     }
 }
 
-/// A process that saves into `folder`, killed `after` some milliseconds of saving.
+/// Starts a process that saves into `folder`, and kills it after `after` milliseconds of saving.
 fn kill_a_saver(folder: &Path, after: u64) {
     use std::io::BufRead;
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())
@@ -201,7 +201,7 @@ fn kill_a_saver(folder: &Path, after: u64) {
     child.wait().unwrap();
 }
 
-/// `CORRNOISE_KILLS` kills for each kind of temporary.
+/// Kills `CORRNOISE_KILLS` processes for each kind of temporary file.
 #[test]
 fn killed_saves_leave_a_whole_file() {
     if let Some(folder) = std::env::var_os(CHILD) {
@@ -216,7 +216,7 @@ fn killed_saves_leave_a_whole_file() {
         save(kind, &path, Access::Owner, &[7; SIZE]).unwrap();
         let mut left = 0;
         for kill in 0..kills {
-            // From 0 to 16 ms, in no order that saves could follow.
+            // The delays run from 0 to 16 ms, in an order that saves cannot keep in step with.
             kill_a_saver(&folder, kill * 7919 % 17);
             let content = std::fs::read(&path).unwrap();
             assert!(
@@ -224,7 +224,7 @@ fn killed_saves_leave_a_whole_file() {
                 "a part of a file"
             );
             let names = temporaries(&folder);
-            // Nobody may ever save under these names again, and so nobody would clear them.
+            // Perhaps no later save uses these names, and then nothing would clear them.
             assert!(names.iter().all(|name| name.starts_with(".state.")), "{names:?}");
             for byte in 0..=u8::MAX {
                 let new = folder.join(format!("new {byte}"));
@@ -235,7 +235,7 @@ fn killed_saves_leave_a_whole_file() {
             left += names.len();
         }
         println!("{kind:?}: {left} temporaries left by {kills} kills, before the next save");
-        // A temporary with a name is there nearly all the time: without any left, nothing was tested.
+        // A named temporary file exists nearly all the time: if none was ever left, nothing was tested.
         assert!(kind == Kind::Unnamed || left > 0);
         save(kind, &path, Access::Owner, b"last").unwrap();
         assert_eq!(temporaries(&folder), [""; 0]);

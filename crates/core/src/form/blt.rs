@@ -36,10 +36,10 @@ impl From<Blt> for RawBlt {
 }
 
 impl Blt {
-    /// Buffers a kernel can hold in registers on every device.
+    /// The largest number of buffers: a kernel can hold them in registers on every device.
     pub const MAX_BUFFERS: usize = 8;
 
-    /// No buffer: independent noise.
+    /// A BLT without buffers, which is independent noise.
     pub fn independent() -> Blt {
         Blt { scale: Vec::new(), decay: Vec::new() }
     }
@@ -85,12 +85,12 @@ impl Blt {
         Ok(blt)
     }
 
-    /// α, one per buffer.
+    /// The scales α, one per buffer.
     pub fn scale(&self) -> &[f32] {
         &self.scale
     }
 
-    /// λ, one per buffer.
+    /// The decays λ, one per buffer.
     pub fn decay(&self) -> &[f32] {
         &self.decay
     }
@@ -127,12 +127,12 @@ mod tests {
 
     #[test]
     fn poles_of_the_inverse() {
-        // One buffer: the pole is λ − α.
+        // With one buffer, the pole is λ − α.
         for (scale, decay, pole) in [(0.5, 0.25, 0.25), (1.25, 0.5, 0.75), (-0.25, 0.5, 0.75)] {
             let blt = Blt { scale: vec![scale], decay: vec![decay] };
             assert!((blt.inverse_radius() - pole).abs() < 1e-12, "{}", blt.inverse_radius());
         }
-        // Two buffers with M = [[0, −½], [−¼, 0]]: poles ±√⅛.
+        // Two buffers with M = [[0, −½], [−¼, 0]] have the poles ±√⅛.
         let blt = Blt { scale: vec![0.25, 0.5], decay: vec![0.25, 0.5] };
         assert!((blt.inverse_radius() - 0.125f64.sqrt()).abs() < 1e-12);
         assert!(Blt::new(&[1.0], &[0.0]).is_ok(), "a pole at -1 is on the circle, not outside");

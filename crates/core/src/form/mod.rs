@@ -19,27 +19,27 @@ pub use ring::Ring;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a value of state: BLT buffers and past outputs of a ring are f32, on every device and in checkpoints.
+/// The size of a value of state: BLT buffers and past outputs of a ring are f32, on every device and in checkpoints.
 pub(crate) const STATE_BYTES: usize = size_of::<f32>();
 
 /// The kernel of a form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Kernel {
-    /// Buffered linear Toeplitz.
+    /// A buffered linear Toeplitz inverse.
     Blt(Blt),
     /// A ring of past outputs.
     Ring(Ring),
-    /// Past rows made again.
+    /// A weighted sum of rows, each generated again from its name.
     Regenerate(Regenerate),
 }
 
-/// A kernel, its output scale per step and its restarts: all that a backend needs to know of a strategy.
+/// A noising form: a kernel, its output scale per step and its restarts, which is all that a backend needs to know of a strategy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawForm")]
 pub struct Form {
     kernel: Kernel,
-    /// Empty: 1 at every step; one value: the same at every step; else one value per step.
+    /// The output scales: empty for 1 at every step, one value for the same at every step, else one value per step.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     output_scale: Vec<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,7 +74,7 @@ impl From<Kernel> for Form {
 }
 
 impl Form {
-    /// Independent noise: `z̃ = z`.
+    /// The form of independent noise: `z̃ = z`.
     pub fn independent() -> Form {
         Kernel::Blt(Blt::independent()).into()
     }
@@ -112,17 +112,17 @@ impl Form {
             .with_output_scale(diagonal.iter().map(|d| 1.0 / d).collect())
     }
 
-    /// `C⁻¹` itself as weights by age, the same at every step: a banded inverse, or any Toeplitz `C⁻¹`.
+    /// The form that sums rows with the weights of `C⁻¹` by age, the same at every step: a banded inverse, or any Toeplitz `C⁻¹`.
     pub fn regenerate(noising_coefs: &[f64]) -> Result<Form> {
         Ok(Kernel::Regenerate(Regenerate::toeplitz(noising_coefs)?).into())
     }
 
-    /// The kernel.
+    /// The kernel of this form.
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
     }
 
-    /// How often the state is cleared, if ever.
+    /// The number of steps between two clearings of the state, if it is ever cleared.
     pub fn restart_every(&self) -> Option<u64> {
         self.restart_every
     }
@@ -139,17 +139,17 @@ impl Form {
         }
     }
 
-    /// Whether every step has an output scale of its own, rather than all the same.
+    /// Whether the output scales are given per step.
     pub fn has_scale_per_step(&self) -> bool {
         self.output_scale.len() > 1
     }
 
-    /// How many different output scales a run can meet.
+    /// The number of different output scales that a run can meet.
     pub(crate) fn num_output_scales(&self) -> u64 {
         self.output_scale.len().max(1) as u64
     }
 
-    /// Multiplies the output of step `t` by `scale[t]` (one value: of every step).
+    /// Multiplies the output of step `t` by `scale[t]`, or of every step if there is one value.
     pub fn with_output_scale(mut self, scale: Vec<f64>) -> Result<Form> {
         for (t, value) in scale.iter().enumerate() {
             if !value.is_finite() || *value == 0.0 {
@@ -176,19 +176,19 @@ impl Form {
         Ok(self)
     }
 
-    /// Steps since the last restart.
+    /// The number of steps since the last restart.
     pub fn age(&self, step: u64) -> u64 {
         self.restart_every.map_or(step, |every| step % every)
     }
 
-    /// Coefficients of a ring at a step, for the ages that exist; none for other kernels.
+    /// The coefficients of a ring at a step, for the ages that exist; none for other kernels.
     pub(crate) fn ring_coefs(&self, step: u64) -> &[f32] {
         let Kernel::Ring(ring) = &self.kernel else { return &[] };
         let coefs = ring.coefs(step);
         &coefs[..usize::try_from(self.age(step)).map_or(coefs.len(), |age| age.min(coefs.len()))]
     }
 
-    /// State rows kept per parameter.
+    /// The number of state rows that are kept per parameter.
     pub fn num_slots(&self) -> usize {
         match &self.kernel {
             Kernel::Blt(blt) => blt.scale().len(),
@@ -249,7 +249,7 @@ fn round(values: &[f64], name: &str) -> Result<Vec<f32>> {
     values.iter().enumerate().map(rounded).collect()
 }
 
-/// f32 as the f64 of equal value: what plans store, since every reader parses it back exactly.
+/// The f64 values equal to f32 values: plans store these, since every reader parses them back exactly.
 fn widen(values: &[f32]) -> Vec<f64> {
     values.iter().map(|&v| f64::from(v)).collect()
 }

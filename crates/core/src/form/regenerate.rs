@@ -1,4 +1,4 @@
-//! Past rows made again: counter-based noise makes history free, so any `C⁻¹` runs without state.
+//! Regenerated rows: counter-based noise can generate past rows again, so any `C⁻¹` runs without state.
 
 use super::{round, widen};
 use crate::error::{Error, Result};
@@ -10,15 +10,15 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Term {
-    /// Step rows or tree nodes.
+    /// The family of the row: step rows or tree nodes.
     pub family: Family,
-    /// Index in the family.
+    /// The index of the row in its family.
     pub index: u64,
-    /// Weight; rounded to f32 when the form is built.
+    /// The weight of the row, rounded to f32 when the form is built.
     pub weight: f64,
 }
 
-/// A listed term after rounding, with the step that first names its row: that step's incarnation made it.
+/// A listed term after rounding, with the step that first names its row: the incarnation of that step made the row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Listed {
     family: Family,
@@ -35,20 +35,20 @@ impl Listed {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Weights {
-    /// By age, the same at every step.
+    /// Weights by age, the same at every step.
     Toeplitz(Vec<f32>),
-    /// By age, a list per step.
+    /// Weights by age, with a list per step.
     Varying(Vec<Vec<f32>>),
-    /// Any rows, a list per step.
+    /// Weights of any rows, with a list per step.
     Listed(Vec<Vec<Listed>>),
 }
 
-/// `z̃_t = Σ w z_row`, summed in the order listed (by age: youngest first).
+/// The form `z̃_t = Σ w z_row`, summed in the order listed (by age: youngest first).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawRegenerate", into = "RawRegenerate")]
 pub struct Regenerate(Weights);
 
-/// Fields rather than variants, so that an unknown key is refused by name.
+/// The file format has fields rather than variants, so that an unknown key is refused by name.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct RawRegenerate {
@@ -90,7 +90,7 @@ impl From<Regenerate> for RawRegenerate {
 }
 
 impl Regenerate {
-    /// The same weights by age at every step: `z̃_t = w₀ z_t + w₁ z_{t−1} + …`.
+    /// A form with the same weights by age at every step: `z̃_t = w₀ z_t + w₁ z_{t−1} + …`.
     pub fn toeplitz(weights: &[f64]) -> Result<Regenerate> {
         if weights.is_empty() {
             return Err(Error::length("list of weights", 0, "at least 1"));
@@ -100,7 +100,7 @@ impl Regenerate {
         Ok(Regenerate(Weights::Toeplitz(rounded)))
     }
 
-    /// Weights by age for each step: the lower-triangular `C⁻¹` itself, each row from its diagonal leftwards.
+    /// A form with weights by age for each step: the lower-triangular `C⁻¹` itself, each row from its diagonal leftwards.
     pub fn varying(rows: &[Vec<f64>]) -> Result<Regenerate> {
         let round_row = |(t, row): (usize, &Vec<f64>)| match row.len() {
             len if (1..=t + 1).contains(&len) => {
@@ -113,7 +113,7 @@ impl Regenerate {
         Ok(Regenerate(Weights::Varying(rows.iter().enumerate().map(round_row).collect::<Result<_>>()?)))
     }
 
-    /// Any rows for each step: tree aggregation, output perturbation with two rows, and so on.
+    /// A form with any rows for each step, for tree aggregation, output perturbation with two rows, and so on.
     pub fn listed(steps: &[Vec<Term>]) -> Result<Regenerate> {
         let mut born = HashMap::new();
         let mut list = |step: usize, term: &Term| {
@@ -239,10 +239,10 @@ mod tests {
     #[test]
     fn rows_are_named_youngest_first_and_stop_at_a_restart() {
         let form = Regenerate::toeplitz(&[1.0, -0.5, 0.25]).unwrap();
-        let lives = |step: u64| (step >= 6) as u16;
+        let incarnation = |step: u64| (step >= 6) as u16;
         let names = |t, age| {
             let mut out = Vec::new();
-            form.terms(t, age, lives, &mut out).unwrap();
+            form.terms(t, age, incarnation, &mut out).unwrap();
             out.iter().map(|(row, w)| (row.stream(), *w)).collect::<Vec<_>>()
         };
         assert_eq!(names(7, 7), [(1 << 40 | 7, 1.0), (1 << 40 | 6, -0.5), (5, 0.25)]);
@@ -251,14 +251,15 @@ mod tests {
     }
 
     #[test]
-    fn a_listed_row_belongs_to_the_life_that_first_used_it() {
+    fn a_listed_row_belongs_to_the_incarnation_that_first_used_it() {
         let node = Term { family: Family::TreeNode, index: 9, weight: 1.0 };
         let last = vec![node, step(0, 1.0), step(2, 1.0)];
         let form = Regenerate::listed(&[vec![step(0, 1.0)], vec![node, step(1, 2.0)], last]).unwrap();
         let mut out = Vec::new();
         form.terms(2, 2, |step| step as u16, &mut out).unwrap();
         let names = [(Family::TreeNode, 1, 9), (Family::Step, 0, 0), (Family::Step, 2, 2)];
-        let expected = names.map(|(family, life, index)| Row::new(family, life, index).unwrap());
+        let expected =
+            names.map(|(family, incarnation, index)| Row::new(family, incarnation, index).unwrap());
         assert_eq!(out.iter().map(|t| t.0).collect::<Vec<_>>(), expected);
     }
 

@@ -5,7 +5,8 @@ use crate::error::{Error, Result};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// `"history":"f32"`: past outputs are kept as they are. The only value there is; it stays in plans because fingerprints cover it.
+/// The entry `"history":"f32"` of a plan: past outputs are not rounded. It is the only value there is, and stays in plans
+/// because fingerprints cover it.
 struct Unrounded;
 
 impl Serialize for Unrounded {
@@ -33,7 +34,7 @@ enum Coefs {
     Varying(Vec<Vec<f32>>),
 }
 
-/// `y_t = z_t − Σ c_{t,a} y_{t−a}`, ages `a = 1, 2, …` ascending.
+/// The form `y_t = z_t − Σ c_{t,a} y_{t−a}`, with ages `a = 1, 2, …` ascending.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawRing", into = "RawRing")]
 pub struct Ring {
@@ -72,12 +73,12 @@ impl From<Ring> for RawRing {
 }
 
 impl Ring {
-    /// The same coefficients at every step, for ages 1, 2, … (the unit diagonal is not listed).
+    /// A ring with the same coefficients at every step, for ages 1, 2, … (the unit diagonal is not listed).
     pub fn toeplitz(coefs: &[f64]) -> Result<Ring> {
         Ok(Ring { coefs: Coefs::Toeplitz(round(coefs, "ring coefficient")?) })
     }
 
-    /// A row of coefficients per step; row `t` has at most `t` of them.
+    /// A ring with a row of coefficients per step; row `t` has at most `t` of them.
     pub fn varying(rows: &[Vec<f64>]) -> Result<Ring> {
         if let Some((t, row)) = rows.iter().enumerate().find(|(t, row)| row.len() > *t) {
             return Err(Error::length(format!("ring row {t}"), row.len(), format!("at most {t} past steps")));
@@ -87,7 +88,7 @@ impl Ring {
         Ok(Ring { coefs: Coefs::Varying(rows) })
     }
 
-    /// Past outputs kept per parameter: bands − 1.
+    /// The number of past outputs kept per parameter: bands − 1.
     pub fn num_slots(&self) -> usize {
         match &self.coefs {
             Coefs::Toeplitz(coefs) => coefs.len(),

@@ -43,14 +43,14 @@ fn inverted_and_overlapping_ranges_are_named() {
         let ranges: Vec<Range<u64>> = ends.iter().map(|(start, end)| *start..*end).collect();
         Shard::whole(10_000).unwrap().select(&ranges).unwrap_err().to_string()
     };
-    // Pairwise each begins where the one before it ends, or later, and yet they overlap.
+    // Each range begins at or after the end of the one before it, because the second one is inverted; yet the first and the last overlap.
     let folded = error(&[(0, 6000), (9000, 10), (3000, 10_000)]);
     assert!(folded.contains("[9000..10]") && folded.contains("ends before it starts"), "{folded}");
     let overlap = error(&[(0, 1), (1, 6000), (5999, 10_000)]);
     assert!(overlap.contains("[1..6000, 5999..10000]") && overlap.contains("disjoint"), "{overlap}");
     assert!(error(&[(5, 9), (0, 5)]).contains("[5..9, 0..5]"));
     assert!(error(&[(u64::MAX, 0)]).contains("[18446744073709551615..0]"));
-    // Empty ranges hold nothing, and must ascend all the same.
+    // Empty ranges contain no coordinate, and must ascend all the same.
     assert!(error(&[(5, 5)]).contains("some of this shard's"));
     assert!(error(&[(0, 9), (5, 5)]).contains("disjoint"));
     assert!(error(&[]).contains("some of this shard's"));
@@ -68,8 +68,8 @@ fn random(seed: u64) -> impl FnMut(u64) -> u64 {
     }
 }
 
-/// Whatever the ranges, the outcome is that of sets: refused if one is inverted, if one begins before the end of the one before
-/// it or if nothing is left, else the coordinates in both, each once, in order.
+/// For any ranges, the outcome is that of sets: refused if one is inverted, if one begins before the end of the one before it
+/// or if nothing is left, else the coordinates in both, each once, in order.
 #[test]
 fn selections_are_intersections_of_sets() {
     let mut accepted = 0;
@@ -78,7 +78,7 @@ fn selections_are_intersections_of_sets() {
         let dim = 1 + next(30);
         let mut shard = Shard::whole(dim).unwrap();
         let mut set: Vec<u64> = (0..dim).collect();
-        // A selection of a selection, up to three deep.
+        // A selection is made of a selection, up to three deep.
         for _ in 0..1 + next(3) {
             let ranges: Vec<Range<u64>> = match next(3) {
                 0 => (0..next(5)).map(|_| next(34)..next(34)).collect(),

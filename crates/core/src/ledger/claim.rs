@@ -1,4 +1,4 @@
-//! A claim that this process holds.
+//! A claim that this process holds: the rows that it makes and a count of its steps.
 
 use super::file::{self, COUNT, Rows};
 use super::lock::{OwnFile, open_options};
@@ -9,11 +9,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The steps that this process makes of some rows, counted where other processes find them.
+/// The rows that this process makes, with a count of its steps in a file that other processes can read.
 pub(crate) struct Claim {
     path: PathBuf,
     memory: MmapRaw,
-    /// Locked as long as the claim lives, and released last: fields are dropped in their order.
+    /// The file, locked as long as the claim exists. It is the last field, because fields are dropped in their order.
     _file: OwnFile,
 }
 
@@ -32,16 +32,16 @@ impl Claim {
         made
     }
 
-    /// The file gets its name when it is whole, locked and mapped.
+    /// Creates the file under a temporary name; it gets its final name when it is whole, locked and mapped.
     fn make(half_made: &Path, path: &Path, rows: &Rows) -> Result<Claim> {
         let fail = || Error::io("write the claim", path);
         let file = OwnFile::open(open_options().create_new(true), half_made).map_err(fail())?;
         let bytes = file::bytes(rows);
-        // A store to mapped memory cannot report that the disk is full: the space must be there before.
+        // A store to mapped memory cannot report that the disk is full, so the space is reserved before.
         reserve(file.file(), bytes.len() as u64).map_err(fail())?;
         file.file().write_all(&bytes).map_err(fail())?;
         let memory = MmapOptions::new().len(4096).map_raw(file.file()).map_err(fail())?;
-        // A mapping keeps the open file and its lock: a forked child must have neither. Nothing reads the count there.
+        // A mapping keeps the open file and its lock, and a forked child must have neither. The child never reads the count.
         #[cfg(target_os = "linux")]
         memory.advise(memmap2::Advice::DontFork).map_err(fail())?;
         if !file.try_lock(half_made)? {
@@ -67,13 +67,13 @@ impl Claim {
 
     /// The step after the last one counted; 0 if there is none.
     pub(crate) fn next_step(&self) -> u64 {
-        // Only this process writes the word.
+        // Only this process writes the word, so it decodes.
         file::decode(u64::from_le(self.count().load(Ordering::Acquire))).unwrap_or(u64::MAX)
     }
 }
 
 impl Drop for Claim {
-    /// A start that made no step leaves no claim. The lock is still held, so nobody takes the file for a dead one's meanwhile.
+    /// Removes the claim of a start that made no step. The lock is still held, so nobody takes the file for a dead process's meanwhile.
     fn drop(&mut self) {
         if self.next_step() == 0 {
             let _ = std::fs::remove_file(&self.path);
@@ -85,7 +85,7 @@ impl Drop for Claim {
 fn reserve(file: &std::fs::File, bytes: u64) -> std::io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
     match fallocate(file, FallocateFlags::empty(), 0, bytes) {
-        // File systems without it allocate when the bytes are written.
+        // File systems without this call allocate when the bytes are written.
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
         other => Ok(other?),
     }

@@ -1,4 +1,4 @@
-//! A claim's file.
+//! The file format of a claim.
 //!
 //! ```text
 //! offset 0     16 bytes that name the format
@@ -20,18 +20,18 @@ use std::path::Path;
 pub(super) const MAGIC: &[u8; 16] = b"corrnoise claim1";
 pub(super) const COUNT: usize = 64;
 pub(super) const HEAD: usize = 128;
-/// A description of more than this is not one of ours: a segment takes up to 31 characters.
+/// The longest description that is accepted: a segment takes up to 31 characters.
 const MAX_JSON: u64 = 1 << 30;
 const CHECK_BITS: u32 = 23;
 
-/// Extension of a claim.
+/// The file extension of a claim.
 pub(super) const CLAIM: &str = "claim";
-/// Extension of a file that is being made.
+/// The file extension of a claim that is being made.
 pub(super) const HALF_MADE: &str = "half-made";
-/// Stands for the nonce of the first incarnation, which has none.
+/// The word for the nonce of the first incarnation, which has none.
 pub(super) const FIRST: &str = "first";
 
-/// Whose rows a claim is about.
+/// The rows that a claim is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rows {
@@ -39,27 +39,27 @@ pub(crate) struct Rows {
     pub(super) run: String,
     /// The nonce in hexadecimal, or [`FIRST`].
     pub(super) incarnation: String,
-    /// Coordinates, ascending.
+    /// The coordinates as `(start, end)`, in ascending order.
     pub(super) segments: Vec<(u64, u64)>,
-    /// Other processes add the same rows to the same gradients.
+    /// Whether other processes add the same rows to the same gradients.
     pub(super) replica: bool,
 }
 
 impl Rows {
-    /// How names of this run's and incarnation's claims begin. A name needs no more of the commitment than to be rare.
+    /// The prefix of the names of this run's and incarnation's claims. It needs only as much of the commitment as makes collisions rare.
     pub(super) fn prefix(&self) -> String {
         let run = self.run.get(..32).unwrap_or(&self.run);
         format!("{run}-{}-", self.incarnation)
     }
 
     pub(super) fn is_named_by(&self, path: &Path) -> bool {
-        // As bytes: a name that is no text after its prefix still says whose claim it is.
+        // Compared as bytes: a name that is not valid text after its prefix still says whose claim it is.
         let name = path.file_name().map(OsStr::as_encoded_bytes);
         path.extension() == Some(OsStr::new(CLAIM))
             && name.is_some_and(|name| name.starts_with(self.prefix().as_bytes()))
     }
 
-    /// The first coordinates in common, if both are of one run and incarnation.
+    /// The first range of coordinates in common, if both are of one run and incarnation.
     pub(super) fn overlap(&self, other: &Rows) -> Option<Range<u64>> {
         if (&self.run, &self.incarnation) != (&other.run, &other.incarnation) {
             return None;
@@ -84,7 +84,7 @@ impl Rows {
     }
 }
 
-/// A claim as its file tells it.
+/// A claim as read from its file.
 #[derive(Debug)]
 pub(super) struct ClaimFile {
     pub(super) rows: Rows,
@@ -106,7 +106,7 @@ impl ClaimFile {
         if !std::fs::symlink_metadata(path).map_err(fail())?.is_file() {
             return Err(refuse("it is no file"));
         }
-        // Some file systems lock only what may be written.
+        // The file is opened for writing, because some file systems lock only what may be written.
         let file = OwnFile::open(&open_options(), path)
             .or_else(|_| OwnFile::open(OpenOptions::new().read(true), path))
             .map_err(fail())?;
@@ -142,13 +142,13 @@ impl ClaimFile {
         if ascending { Ok(ClaimFile { rows, next_step }) } else { Err("its coordinates") }
     }
 
-    /// The step after the last one made; 0 if none was.
+    /// The step after the last one counted; 0 if there is none.
     pub(super) fn next_step(&self) -> u64 {
         self.next_step
     }
 }
 
-/// The bytes of a claim that has made no step.
+/// The bytes of the file of a claim that has made no step.
 pub(super) fn bytes(rows: &Rows) -> Vec<u8> {
     let json = serde_json::to_vec(rows).expect("strings and integers serialise");
     let mut bytes = vec![0; HEAD];
@@ -166,13 +166,14 @@ pub(super) fn encode(next_step: u64) -> u64 {
     next_step << CHECK_BITS | check(next_step)
 }
 
-/// The count of a word, unless its check bits are others.
+/// The count in a word, or none if its check bits are wrong.
 pub(super) fn decode(word: u64) -> Option<u64> {
     let next_step = word >> CHECK_BITS;
     (word == encode(next_step)).then_some(next_step)
 }
 
-/// The high bits of a product with an odd constant (Knuth's multiplicative hash, 2⁶⁴/φ); never those of a word of zeros.
+/// The check bits of a count: the high bits of a product with an odd constant (Knuth's multiplicative hash, 2⁶⁴/φ). They are
+/// never those of a word of zeros.
 fn check(next_step: u64) -> u64 {
     (next_step ^ 0x5eed_c1a1_u64 << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - CHECK_BITS)
 }

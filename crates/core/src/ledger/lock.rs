@@ -1,14 +1,14 @@
-//! Locks of the kernel on open files, which end with the process however it ends, and which its forks do not keep.
+//! Kernel locks on open files, which end with the process however it ends, and which its forks do not keep.
 
 use crate::error::{Error, Result};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a start waits for others that compare their claims, which takes them milliseconds.
+/// How long a start waits for other starts that compare their claims, which takes them milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// An open file that forks do not keep, with or without a lock on it.
+/// An open file, locked or not, that forks do not keep.
 pub(super) struct OwnFile {
     file: File,
     slot: Option<usize>,
@@ -21,7 +21,7 @@ impl OwnFile {
         Ok(OwnFile { file, slot })
     }
 
-    /// Locks the file for as long as this lives, unless another has; says whether it did.
+    /// Locks the file until this is dropped, unless another process holds the lock; returns whether it did.
     pub(super) fn try_lock(&self, path: &Path) -> Result<bool> {
         match self.file.try_lock() {
             Ok(()) => Ok(true),
@@ -47,7 +47,7 @@ impl Drop for OwnFile {
     }
 }
 
-/// The lock of a ledger's folder: waits for it, but not forever.
+/// Takes the lock of a ledger's folder; waits for it, but not forever.
 pub(super) fn lock_folder(folder: &Path) -> Result<OwnFile> {
     let path = folder.join("lock");
     let fail = || Error::io("lock", &path);
@@ -63,7 +63,7 @@ pub(super) fn lock_folder(folder: &Path) -> Result<OwnFile> {
     Ok(file)
 }
 
-/// Readable and writable, for the owner alone.
+/// The options to open a file for reading and writing, for the owner alone.
 pub(super) fn open_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
@@ -72,8 +72,8 @@ pub(super) fn open_options() -> OpenOptions {
     options
 }
 
-/// A lock belongs to the open file, which a forked child has too: a data loader's worker that outlives its parent would keep the
-/// parent's claim alive. So children close these files.
+/// Closes these files in forked children. A lock belongs to the open file, which a forked child has too: a data loader's worker
+/// that outlives its parent would keep the parent's claim alive.
 #[cfg(unix)]
 mod forks {
     use std::fs::File;
@@ -83,7 +83,7 @@ mod forks {
 
     const FREE: i32 = -1;
 
-    /// Files of this kind. Whoever finds no room has its lock all the same; only its forks then keep it too.
+    /// The open files of this kind. A file that finds no room is locked all the same, but its forks then keep the lock too.
     static FILES: [AtomicI32; 4096] = [const { AtomicI32::new(FREE) }; 4096];
 
     pub(super) fn register(file: &File) -> Option<usize> {
@@ -104,7 +104,7 @@ mod forks {
         }
     }
 
-    /// Runs in the child. The objects that own these files are never dropped there: see `Mechanism`.
+    /// Closes the files; it runs in the child. The objects that own these files are never dropped there: see `Mechanism`.
     extern "C" fn close_all() {
         for entry in &FILES {
             let fd = entry.swap(FREE, Ordering::AcqRel);

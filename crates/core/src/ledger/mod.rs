@@ -33,19 +33,20 @@ use std::path::{Path, PathBuf};
 /// The environment variable that names the folder for keys whose own folder cannot be written to.
 const VARIABLE: &str = "CORRNOISE_LEDGER";
 
-/// Where runs of a key are recorded.
+/// The place where runs of a key are recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Nowhere: a key made in memory.
+    /// No place: the key was made in memory.
     Nowhere,
-    /// Beside the key's file, or where the environment says.
+    /// A folder beside the key's file, or the one that the environment names.
     Beside(PathBuf),
-    /// Where the caller says.
+    /// The folder that the caller chose.
     Folder(PathBuf),
 }
 
 impl Place {
-    /// The folder beside a key file. Symbolic links are followed; a hard link, a copy or a new name is another file with a ledger of its own.
+    /// The folder beside a key file. Symbolic links are followed; a hard link, a copy or a new name is another file with a
+    /// ledger of its own.
     pub(crate) fn beside(key_file: &Path) -> Place {
         let path = key_file.canonicalize().or_else(|_| std::path::absolute(key_file));
         let mut name = path.unwrap_or_else(|_| key_file.to_owned()).into_os_string();
@@ -53,7 +54,7 @@ impl Place {
         Place::Beside(name.into())
     }
 
-    /// A folder of the caller's choice.
+    /// The place that is a folder of the caller's choice.
     pub(crate) fn folder(folder: &Path) -> Place {
         Place::Folder(std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()))
     }
@@ -76,7 +77,7 @@ impl Place {
             }
             Place::Folder(folder) => Some((folder.clone(), true)),
             Place::Beside(folder) => match std::env::var_os(VARIABLE).filter(|name| !name.is_empty()) {
-                // It would be another folder wherever the program is started, or goes.
+                // A relative path would be another folder wherever the program is started.
                 Some(name) if !Path::new(&name).is_absolute() => {
                     return Err(Error::parameter(VARIABLE, Path::new(&name).display(), "an absolute path"));
                 }
@@ -111,7 +112,7 @@ impl Place {
                 Ok(Some(claim))
             }
             Err(Error::Io { source, .. }) if !chosen && has_no_place(&source) => {
-                // What is recorded still counts, if it can be read.
+                // The recorded claims still count, if they can be read.
                 ledger.check(&rows, first_step, start, false, None)?;
                 warning::once(format!(
                     "no ledger: {} cannot be written to ({source}), so a second start with this key and run id would repeat its \
@@ -125,16 +126,16 @@ impl Place {
     }
 }
 
-/// How a run begins.
+/// The way in which a run begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// From step 0, with the run's own key.
+    /// A run begins at step 0, with the run's own key.
     First,
-    /// From a checkpoint, under the checkpoint's keys.
+    /// A run continues from a checkpoint, under the checkpoint's keys.
     Exact,
-    /// From a checkpoint, with a nonce that several processes share.
+    /// A run continues from a checkpoint, with a nonce that several processes share.
     Shared,
-    /// From a checkpoint, with a nonce drawn here: it has no rows in common with any claim.
+    /// A run continues from a checkpoint, with a nonce drawn here: it has no rows in common with any claim.
     Fresh,
 }
 
@@ -144,7 +145,7 @@ fn has_no_place(error: &std::io::Error) -> bool {
     kinds.contains(&error.kind())
 }
 
-/// The rows of a mechanism.
+/// The rows that a mechanism makes.
 pub(crate) fn rows_of(run: String, nonce: &[u8], shard: &Shard) -> Rows {
     let incarnation = match nonce {
         [] => file::FIRST.to_owned(),
@@ -154,7 +155,7 @@ pub(crate) fn rows_of(run: String, nonce: &[u8], shard: &Shard) -> Rows {
     Rows { run, incarnation, segments, replica: shard.is_replica() }
 }
 
-/// Steps as a person would say them.
+/// A range of steps in words, for messages.
 pub(crate) fn in_words(steps: &Range<u64>) -> String {
     match steps.end - steps.start {
         1 => format!("step {}", steps.start),
@@ -162,7 +163,7 @@ pub(crate) fn in_words(steps: &Range<u64>) -> String {
     }
 }
 
-/// One folder.
+/// A ledger in one folder.
 struct Ledger {
     folder: PathBuf,
 }
@@ -178,8 +179,8 @@ impl Ledger {
         lock::lock_folder(&self.folder)
     }
 
-    /// Refuses a start that would make rows again, whatever the claim `own` says. With the lock at hand, also removes what starts
-    /// without a step left behind.
+    /// Refuses a start that would make rows again; the claim `own` is not compared. If the caller holds the lock, claims
+    /// without a step that dead processes left behind are removed.
     fn check(
         &self,
         rows: &Rows,
@@ -193,19 +194,19 @@ impl Ledger {
         }
         for path in self.claims(rows, locked)?.into_iter().filter(|path| own != Some(path)) {
             let (claim, alive) = match ClaimFile::open(&path) {
-                // Removed since it was listed, by a process that made no step.
+                // A process that made no step removed its claim since the folder was listed.
                 Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => continue,
                 other => other?,
             };
             let made = claim.next_step();
             if made == 0 && !alive && locked {
-                // Nothing depends on it: if it cannot be removed, it is skipped again next time.
+                // If the file cannot be removed, it is skipped again next time.
                 let _ = std::fs::remove_file(&path);
                 continue;
             }
             let Some(common) = rows.overlap(&claim.rows) else { continue };
             if alive && rows.is_replica_of(&claim.rows) && made <= first_step + 1 {
-                // A replica starts while the others are at its first step: they add the same row to the same gradient.
+                // A replica may start while the others are at its first step: they add the same row to the same gradient.
                 continue;
             }
             if made > first_step {
@@ -218,7 +219,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Claims of the same run and incarnation. Half-made files of dead processes are removed: whoever makes one holds the lock.
+    /// The claims of the same run and incarnation. Half-made files of dead processes are removed: whoever makes one holds the lock.
     fn claims(&self, rows: &Rows, locked: bool) -> Result<Vec<PathBuf>> {
         let fail = || Error::io("read the ledger", &self.folder);
         let entries = match std::fs::read_dir(&self.folder) {

@@ -1,4 +1,4 @@
-//! Claims against a model of them, files against damage, and what the ledger costs.
+//! Claims against a model of them, claim files against damage, and the cost of the ledger.
 
 use super::file::{self, ClaimFile, Rows};
 use super::*;
@@ -57,7 +57,7 @@ fn a_start_that_made_no_step_leaves_no_claim() {
     assert!(error.contains("alive") && error.contains("coordinates 0 to 9"), "{error}");
     drop(first);
     assert_eq!(names(folder.path()), [""; 0]);
-    // One of a process that was killed before its first step is removed by the next start.
+    // The next start removes the claim of a process that was killed before its first step.
     let killed = claim(&place, &all, 0, Start::First).unwrap().unwrap();
     let path = folder.path().join(&names(folder.path())[0]);
     let bytes = std::fs::read(&path).unwrap();
@@ -166,7 +166,7 @@ fn damaged_files_are_refused_and_only_a_new_incarnation_goes_on() {
     );
 }
 
-/// What stands in a claim's place is never passed over, and never waited for.
+/// Something that stands in a claim's place is never ignored, and never waited for.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_is_no_file_is_a_damaged_claim() {

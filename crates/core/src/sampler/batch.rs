@@ -1,4 +1,4 @@
-//! One step's batch, and whose it is.
+//! The batch of one step, which knows its step, plan and run.
 
 use crate::plan::Fingerprint;
 
@@ -16,32 +16,32 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// The step it was drawn for.
+    /// The step that the batch was drawn for.
     pub fn step(&self) -> u64 {
         self.step
     }
 
-    /// Indices into the dataset, ascending, each at most once.
+    /// The indices into the dataset, ascending, each at most once.
     pub fn indices(&self) -> &[u64] {
         &self.indices
     }
 
-    /// How many units take part; sums over a batch of random size are divided by the *expected* size, never by this.
+    /// The number of units that take part. Sums over a batch of random size are divided by the *expected* size, never by this.
     pub fn len(&self) -> usize {
         self.indices.len()
     }
 
-    /// Whether nobody takes part. Noise is added all the same.
+    /// Whether no unit takes part. Noise is added all the same.
     pub fn is_empty(&self) -> bool {
         self.indices.is_empty()
     }
 
-    /// The plan it was drawn for.
+    /// The plan that the batch was drawn for.
     pub(crate) fn plan(&self) -> Fingerprint {
         self.plan
     }
 
-    /// The run it was drawn for.
+    /// The run that the batch was drawn for.
     pub(crate) fn run(&self) -> Fingerprint {
         self.run
     }

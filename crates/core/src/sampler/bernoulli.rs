@@ -9,20 +9,20 @@
 //!    0           1         out, for good
 //!        equal             undecided; after the last bit: equal, hence out
 //! ```
-//! Half of the undecided are decided by every word, so a group takes about 8 words where 64 numbers would take 64.
+//! Every word decides half of the undecided units, so a group takes about 8 words where 64 numbers would take 64.
 
 use super::words::{Purpose, Words};
 use crate::chacha::ChaCha;
 
-/// Blocks that belong to a group of 64 units: 64 words of 64 bits, one per bit of the threshold.
+/// The number of blocks that belong to a group of 64 units: 64 words of 64 bits, one per bit of the threshold.
 pub(super) const BLOCKS_PER_GROUP: u64 = 8;
 
 /// A probability as the number of 64-bit words below a threshold.
 #[derive(Clone, Copy)]
 pub(super) enum Coin {
-    /// Joins if a uniform word is below this.
+    /// The unit joins if a uniform word is below this.
     Below(u64),
-    /// Joins always: 2^64 words are below a threshold that has no 64-bit number.
+    /// The unit always joins: 2^64 words are below a threshold that no 64-bit number holds.
     Always,
 }
 
@@ -32,11 +32,11 @@ impl Coin {
         if prob >= 1.0 {
             return Coin::Always;
         }
-        // A power of two changes no digit of the product, and the cast cuts the fraction off: the same on every machine.
+        // Multiplying by a power of two changes no digit, and the cast cuts the fraction off: the result is the same on every machine.
         Coin::Below((prob * 18_446_744_073_709_551_616.0) as u64)
     }
 
-    /// Who of `size` units joins at `step`, ascending.
+    /// Calls `join` with the units among `size` that join at `step`, ascending.
     pub(super) fn flip(self, cipher: &ChaCha, step: u64, size: u64, mut join: impl FnMut(u64)) {
         for group in 0..size.div_ceil(64) {
             let left = size - 64 * group;
@@ -60,7 +60,7 @@ impl Coin {
 fn below(threshold: u64, units: u64, mut word: impl FnMut() -> u64) -> u64 {
     let (mut undecided, mut joining) = (units, 0);
     let mut rest = threshold;
-    // Once the rest of the threshold is zero, no number can fall below it any more.
+    // Once the rest of the threshold is zero, no undecided number can be below it.
     while rest != 0 && undecided != 0 {
         let random = word();
         if rest >> 63 == 1 {
@@ -99,7 +99,7 @@ mod tests {
         assert!(matches!(Coin::new(1.0), Coin::Always));
     }
 
-    /// Each unit's number, put together bit by bit and compared as a whole.
+    /// Builds each unit's number bit by bit and compares it as a whole.
     fn one_by_one(threshold: u64, words: &[u64; 64]) -> u64 {
         let number = |unit: usize| (0..64).fold(0_u64, |n, k| n << 1 | words[k] >> unit & 1);
         (0..64).filter(|&unit| number(unit) < threshold).fold(0, |set, unit| set | 1 << unit)
@@ -113,7 +113,7 @@ mod tests {
         for group in 0..300 {
             let mut source = Words::new(&cipher, Purpose::Join, 9, 8 * group);
             let words: [u64; 64] = std::array::from_fn(|_| source.next());
-            // Numbers that occur, so that "equal" and the last bits are met: units 5 and 60 against their own numbers.
+            // The thresholds are numbers that occur, so that equality and the last bits are reached: units 5 and 60 meet their own numbers.
             let own = [5, 60].map(|unit| (0..64).fold(0_u64, |n, k| n << 1 | words[k] >> unit & 1));
             let near = [own[0], own[0] + 1, own[1], own[1] + 1, own[1] - 1, 0, 1, u64::MAX];
             for threshold in fixed.into_iter().chain(near) {

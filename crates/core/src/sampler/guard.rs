@@ -1,6 +1,6 @@
-//! The guard of `Sampling::MinSep`: participants come by themselves (federated clients), and it says who may take part.
+//! The guard of `Sampling::MinSep`: participants (federated clients) come by themselves, and the guard decides who may take part.
 //!
-//! Its file, in little-endian words of 64 bits but for the text and the hashes:
+//! The format of its file, in little-endian words of 64 bits except for the text and the hashes:
 //!
 //! ```text
 //! "corrnoise guard\n"  version  plan fingerprint (32 bytes)  step  count
@@ -19,12 +19,12 @@ use std::path::Path;
 const MAGIC: &[u8; 16] = b"corrnoise guard\n";
 const VERSION: u64 = 1;
 const CHECKSUM_CONTEXT: &str = "corrnoise 2026 guard checksum v1";
-/// Bytes before the participants, per participant, and after them.
+/// The number of bytes before the participants, per participant, and after them.
 const HEADER_LEN: usize = 16 + 8 + 32 + 8 + 8;
 const ENTRY_LEN: usize = 24;
 const CHECKSUM_LEN: usize = 32;
 
-/// Admits participants at most so often and so many steps apart as the plan's [`Sampling::MinSep`] says.
+/// Admits participants at most as often, and at least as many steps apart, as the plan's [`Sampling::MinSep`] says.
 ///
 /// # Guarantees
 /// - A participant admitted at step `t` is refused until step `t + min_sep`, and after `max_participations` admissions for good.
@@ -55,25 +55,25 @@ pub struct Guard {
     participants: HashMap<u64, Past>,
 }
 
-/// What a participant did so far.
+/// The past admissions of a participant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Past {
     last_step: u64,
     participations: u64,
 }
 
-/// The answer to a participant. Whoever is not admitted must not contribute to the step.
+/// The guard's answer to a participant. One who is not admitted must not contribute to the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a participant who is not admitted must not contribute"]
 pub enum Admission {
-    /// Takes part in this step.
+    /// The participant takes part in this step.
     Admitted,
-    /// Took part too recently, or in this step already.
+    /// The participant took part too recently, or in this step already.
     TooSoon {
         /// The first step that would admit this participant; the plan may end before it.
         next_step: u64,
     },
-    /// Took part as often as the plan allows.
+    /// The participant took part as often as the plan allows.
     Exhausted,
 }
 
@@ -88,7 +88,7 @@ impl Guard {
         Ok(Guard { plan, num_steps, min_sep, max_participations, step: 0, participants: HashMap::new() })
     }
 
-    /// Asks whether a participant may take part in a step, and remembers it if so. Steps may repeat and skip, not go back.
+    /// Asks whether a participant may take part in a step, and records it if so. Steps may repeat and skip, but never go back.
     pub fn admit(&mut self, step: u64, participant: u64) -> Result<Admission> {
         if step >= self.num_steps {
             return Err(Error::PastEnd { step, num_steps: self.num_steps });
@@ -113,7 +113,7 @@ impl Guard {
         Ok(Admission::Admitted)
     }
 
-    /// The latest step that was asked for: a resumed run goes on there or later.
+    /// The latest step that was asked for: a resumed run continues there or later.
     pub fn step(&self) -> u64 {
         self.step
     }
@@ -143,7 +143,7 @@ impl Guard {
         bytes.extend_from_slice(&self.plan.0);
         bytes.extend_from_slice(&self.step.to_le_bytes());
         bytes.extend_from_slice(&(self.participants.len() as u64).to_le_bytes());
-        // In order, so that equal guards give equal files.
+        // Participants are sorted, so that equal guards give equal files.
         let mut participants: Vec<_> = self.participants.iter().collect();
         participants.sort_unstable_by_key(|(participant, _)| **participant);
         for (participant, past) in participants {
@@ -155,7 +155,7 @@ impl Guard {
         bytes
     }
 
-    /// Takes over what a file says, or says what is wrong with it.
+    /// Restores the guard from the bytes of a file, or says what is wrong with them.
     fn restore(&mut self, bytes: &[u8]) -> std::result::Result<(), String> {
         let len = bytes.len();
         if !bytes.starts_with(MAGIC) {
@@ -202,7 +202,7 @@ impl Guard {
     }
 }
 
-/// A file's bytes; of one that is no guard's only the beginning, because a device may have no end.
+/// The bytes of a file; if it is not a guard's, only its beginning, because a device may have no end.
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut file = std::fs::File::open(path)?;
     let mut bytes = Vec::new();
@@ -229,7 +229,7 @@ mod tests {
         Plan::new(60, Form::independent(), 1.0).unwrap().with_sampling(sampling).unwrap()
     }
 
-    /// What the rules say, from the list of all admissions.
+    /// The answer by the rules, from the list of all admissions.
     fn expected(history: &[(u64, u64)], plan: (u64, u64), step: u64, participant: u64) -> Admission {
         let (min_sep, max_participations) = plan;
         let steps: Vec<u64> = history.iter().filter(|(_, who)| *who == participant).map(|x| x.0).collect();
@@ -240,7 +240,7 @@ mod tests {
         near.map_or(Admission::Admitted, |earlier| Admission::TooSoon { next_step: earlier + min_sep })
     }
 
-    /// Participants at random against the rules, through a file at every step.
+    /// Compares random participants with the rules, with a save and a load at every step.
     #[test]
     fn answers_are_those_of_the_whole_history() {
         let folder = tempfile::tempdir().unwrap();
@@ -333,7 +333,7 @@ mod tests {
         assert!(message(&other_version, &plan_here).contains("version 7"));
     }
 
-    /// A file with a right checksum and impossible content: made by something else than this library.
+    /// A file with a right checksum and impossible content was made by something else than this library.
     #[test]
     fn impossible_content_is_refused() {
         let plan = plan(2, 3);

@@ -1,7 +1,7 @@
 //! Batches: who takes part in which step, drawn from the run's own key, in integer arithmetic only.
 //!
-//! A privacy claim that rests on sampling holds for batches that were drawn like that: independent, with exactly the plan's
-//! probability or less, from randomness nobody can guess. A shuffled data loader is something else. `docs/noise-spec.md`
+//! A privacy claim that rests on sampling holds for batches that are drawn in this way: independently, with exactly the plan's
+//! probability or less, from randomness nobody can guess. A shuffled data loader does not do that. `docs/noise-spec.md`
 //! (section "Sampler") says which keystream words decide what.
 
 mod batch;
@@ -23,7 +23,7 @@ use bernoulli::Coin;
 use parts::Parts;
 use std::ops::Range;
 
-/// Bytes of stack that drawing uses: a few blocks of the cipher, and their initial states.
+/// The number of bytes of stack that drawing uses: a few blocks of the cipher, and their initial states.
 const DRAW_STACK: usize = 1 << 13;
 
 /// Draws the batches of a plan, for every [`Sampling`] but `MinSep`, whose participants come by themselves: see [`Guard`].
@@ -67,7 +67,7 @@ pub struct Sampler {
     scheme: Scheme,
 }
 
-/// A [`Sampling`] with what was drawn for it.
+/// A [`Sampling`] together with the parts that were drawn for it.
 enum Scheme {
     Poisson { dataset_size: u64, coin: Coin },
     BlockPoisson { parts: Parts, coin: Coin },
@@ -75,7 +75,7 @@ enum Scheme {
 }
 
 impl Scheme {
-    /// Draws what is drawn once.
+    /// Draws the parts, which stay the same for the whole run.
     fn draw(sampling: Sampling, cipher: &ChaCha) -> Result<Scheme> {
         Ok(match sampling {
             Sampling::Poisson { dataset_size, sampling_prob } => {
@@ -100,7 +100,7 @@ impl Scheme {
 }
 
 impl Sampler {
-    /// From a plan that says how batches are chosen, and the key of the run.
+    /// A sampler for a plan that says how batches are chosen, and the key of the run.
     pub fn new(plan: &Plan, key: &Key) -> Result<Sampler> {
         let Some(sampling) = plan.sampling() else {
             let reason = "it does not say how batches are chosen: give it one by with_sampling";
@@ -113,14 +113,14 @@ impl Sampler {
         Ok(Sampler { num_steps, sampling, plan, run: run_key.commitment(), cipher, scheme })
     }
 
-    /// The batch of a step.
+    /// Draws the batch of a step.
     pub fn batch(&self, step: u64) -> Result<Batch> {
         let mut batch = Batch { step, plan: self.plan, run: self.run, indices: Vec::new() };
         self.fill(step, &mut batch)?;
         Ok(batch)
     }
 
-    /// The batch of a step, into the memory of an earlier one; an error leaves that as it was.
+    /// Draws the batch of a step into the memory of an earlier one, which an error leaves as it was.
     pub fn fill(&self, step: u64, batch: &mut Batch) -> Result<()> {
         self.check_step(step)?;
         let mut indices = std::mem::take(&mut batch.indices);
@@ -173,17 +173,17 @@ impl Sampler {
         Err(Error::PastEnd { step, num_steps: self.num_steps })
     }
 
-    /// Steps of the plan.
+    /// The number of steps of the plan.
     pub fn num_steps(&self) -> u64 {
         self.num_steps
     }
 
-    /// How batches are chosen.
+    /// The scheme by which batches are chosen.
     pub fn sampling(&self) -> Sampling {
         self.sampling
     }
 
-    /// Mean size of a batch: what a sum over a batch is divided by.
+    /// The mean size of a batch, by which a sum over a batch is divided.
     pub fn expected_batch_size(&self) -> f64 {
         match self.sampling {
             Sampling::Poisson { dataset_size, sampling_prob } => dataset_size as f64 * sampling_prob,

@@ -1,4 +1,4 @@
-//! The dataset cut once into parts that take turns: by a permutation, or by a bin for every unit.
+//! Parts of the dataset that take turns, drawn once: by a permutation, or by a bin for every unit.
 
 use super::words::{Purpose, Words};
 use crate::chacha::ChaCha;
@@ -8,30 +8,30 @@ use std::ops::Range;
 /// Parts of a dataset, each with its units ascending.
 pub(super) struct Parts {
     members: Members,
-    /// Part `j` is `starts[j]..starts[j + 1]`.
+    /// The bounds of the parts: part `j` is `starts[j]..starts[j + 1]`.
     starts: Vec<u64>,
 }
 
-/// Units, part after part; 32 bits while they suffice, since this is the one array as long as the dataset.
+/// The units, part after part; 32 bits while they suffice, since this is the one array as long as the dataset.
 enum Members {
     Narrow(Vec<u32>),
     Wide(Vec<u64>),
 }
 
-/// One of the parts.
+/// The units of one part.
 #[derive(Clone, Copy)]
 pub(super) enum Part<'a> {
     Narrow(&'a [u32]),
     Wide(&'a [u64]),
 }
 
-/// A width of [`Members`].
+/// An integer type that can hold the units of [`Members`].
 trait Unit: Copy + Ord + TryFrom<u64> {}
 impl Unit for u32 {}
 impl Unit for u64 {}
 
 impl Parts {
-    /// Shuffled, then cut so that the sizes differ by at most one.
+    /// Shuffles the dataset and cuts it into parts whose sizes differ by at most one.
     pub(super) fn shuffled(cipher: &ChaCha, dataset_size: u64, num_parts: u64) -> Result<Parts> {
         let starts = even_starts(dataset_size, num_parts)?;
         let members = if is_narrow(dataset_size) {
@@ -42,7 +42,7 @@ impl Parts {
         Ok(Parts { members, starts })
     }
 
-    /// Every unit in a part of its own choosing.
+    /// Puts every unit independently into a uniformly random part.
     pub(super) fn binned(cipher: &ChaCha, dataset_size: u64, num_parts: u64) -> Result<Parts> {
         let starts = bin_starts(cipher, dataset_size, num_parts)?;
         let members = if is_narrow(dataset_size) {
@@ -53,7 +53,7 @@ impl Parts {
         Ok(Parts { members, starts })
     }
 
-    /// The part whose turn it is.
+    /// The part whose turn it is at a step.
     pub(super) fn at(&self, step: u64) -> Part<'_> {
         let part = (step % (self.starts.len() as u64 - 1)) as usize;
         let range = bounds(&self.starts, part);
@@ -72,7 +72,7 @@ impl Part<'_> {
         }
     }
 
-    /// The unit at a place, which is less than the length.
+    /// The unit at a place of the part, which must be less than its length.
     pub(super) fn unit(self, place: u64) -> u64 {
         match self {
             Part::Narrow(units) => u64::from(units[place as usize]),
@@ -97,7 +97,7 @@ fn room<T>(len: u64) -> Result<Vec<T>> {
     Ok(list)
 }
 
-/// `⌊j·size/parts⌋` for `j = 0…parts`.
+/// The starts `⌊j·size/parts⌋` for `j = 0…parts`, which make parts of even size.
 fn even_starts(size: u64, parts: u64) -> Result<Vec<u64>> {
     let mut starts = room(parts + 1)?;
     starts.extend((0..=parts).map(|j| (u128::from(j) * u128::from(size) / u128::from(parts)) as u64));
@@ -108,7 +108,7 @@ fn unit<T: Unit>(number: u64) -> T {
     T::try_from(number).unwrap_or_else(|_| unreachable!("the width was chosen by the dataset's size"))
 }
 
-/// Fisher and Yates, from the last place down; then every part is sorted, since only its set of units matters.
+/// The shuffle of Fisher and Yates, from the last place down; then every part is sorted, since only its set of units matters.
 fn shuffled<T: Unit>(cipher: &ChaCha, size: u64, starts: &[u64]) -> Result<Vec<T>> {
     let mut units: Vec<T> = room(size)?;
     units.extend((0..size).map(unit::<T>));
@@ -122,7 +122,7 @@ fn shuffled<T: Unit>(cipher: &ChaCha, size: u64, starts: &[u64]) -> Result<Vec<T
     Ok(units)
 }
 
-/// The bins of all units in order. They are drawn twice, for sizes and for members, in place of being kept.
+/// The bins of all units in order. They are drawn twice, once for the sizes and once for the members, which saves storing them.
 fn bins(cipher: &ChaCha, size: u64, parts: u64) -> impl Iterator<Item = usize> {
     let mut words = Words::new(cipher, Purpose::Bin, 0, 0);
     (0..size).map(move |_| words.below(parts) as usize)

@@ -3,11 +3,11 @@
 use crate::chacha::ChaCha;
 use crate::row::{Family, Row};
 
-/// What a row of the sampler family serves. It stands where other families name the incarnation: batches do not depend on the
-/// life of a run, so that a resumed run goes on with the batches it would have had.
+/// The purpose of a row of the sampler family. It takes the place of the incarnation in other families' names: batches do not
+/// depend on the incarnation, so that a resumed run continues with the batches it would have had.
 #[derive(Clone, Copy)]
 pub(super) enum Purpose {
-    /// Who joins the batch of a step; the index is the step.
+    /// Decides who joins the batch of a step; the index is the step.
     Join = 0,
     /// The one permutation of the dataset; the index is 0.
     Shuffle = 1,
@@ -25,7 +25,7 @@ pub(super) struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// The words of a row from a block on. `index` is a step of a plan or 0, so it has a row.
+    /// The words of a row from a block on. `index` is a step of a plan or 0, so the row's name is valid.
     pub(super) fn new(cipher: &'a ChaCha, purpose: Purpose, index: u64, first_block: u64) -> Words<'a> {
         let row = Row::new(Family::Sampler, purpose as u16, index).expect("a plan's step has a row");
         Words { cipher, stream: row.stream(), next_block: first_block, block: [0; 16], used: 16 }
@@ -42,13 +42,13 @@ impl<'a> Words<'a> {
         low | high << 32
     }
 
-    /// Uniform below `bound`, which is at least 1, without bias (Lemire, "Fast random integer generation in an interval",
-    /// 2019): the high half of `word · bound`, but a word is drawn again if the low half is below `2^64 mod bound`, so that each
-    /// value keeps the same number of words.
+    /// A number uniform below `bound`, which is at least 1, without bias (Lemire, "Fast random integer generation in an
+    /// interval", 2019): the high half of `word · bound`, but a word is drawn again if the low half is below `2^64 mod bound`,
+    /// so that each value keeps the same number of words.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         loop {
             let product = u128::from(self.next()) * u128::from(bound);
-            // The remainder is less than the bound, and a division is slow: most words do without.
+            // The remainder is less than the bound, and a division is slow: most words need none.
             let low = product as u64;
             if low >= bound || low >= bound.wrapping_neg() % bound {
                 return (product >> 64) as u64;

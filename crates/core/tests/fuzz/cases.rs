@@ -1,4 +1,4 @@
-//! Cases by number: what they draw, which of them run, and what is said of one that fails or takes too long.
+//! Cases by number: their random values, which of them run, and how one is named that fails or takes too long.
 //!
 //! The command line's fuzz test includes this file too.
 
@@ -21,7 +21,7 @@ impl Random {
         x ^ (x >> 31)
     }
 
-    /// Below `end`, which is at least 1.
+    /// A number below `end`, which is at least 1.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.word() % end as u64) as usize
     }
@@ -62,7 +62,7 @@ pub(crate) fn timed<T>(case: u64, limit: Duration, mut run: impl FnMut() -> T) -
     panic!("case {case} took {fastest:?}: expected less than {limit:?}");
 }
 
-/// Ends the process if what it returns is not dropped in time: a test that waits forever tells nobody its number.
+/// Ends the process unless the returned sender is dropped in time: a test that waits forever tells nobody its number.
 fn watch(case: u64, limit: Duration) -> Sender<()> {
     let (running, ended) = channel();
     let patience = (3 * limit).max(Duration::from_secs(60));

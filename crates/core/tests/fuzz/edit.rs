@@ -1,4 +1,4 @@
-//! How a checkpoint is changed: bytes of the file, or values of its header. Other files are changed alike.
+//! Changes of a checkpoint: bytes of the file, or values of its header. Other files are changed in the same way.
 
 use crate::Random;
 use crate::seal::{assemble, header, info};
@@ -69,7 +69,7 @@ fn edited_header(random: &mut Random, bytes: Vec<u8>) -> Vec<u8> {
     assemble(&text, &bytes[data..])
 }
 
-/// Goes down to some value and changes it.
+/// Descends to some value of a JSON document and changes it.
 pub(crate) fn change(random: &mut Random, value: &mut Value) {
     let deeper = random.below(5) > 0;
     match value {

@@ -1,4 +1,4 @@
-//! What may be accepted.
+//! The rules by which a changed checkpoint may be accepted.
 //!
 //! - A file that was changed without the key is accepted by nobody: all of its bytes are authenticated.
 //! - Resumed in part, a file may be changed where that part does not look; what is resumed is what the original gives.
@@ -19,7 +19,7 @@ struct Original {
     shard: Shard,
     part: Shard,
     bytes: Vec<u8>,
-    /// What resuming the part gives.
+    /// The state after resuming the part.
     part_state: Vec<u8>,
 }
 
@@ -75,7 +75,7 @@ fn originals() -> Vec<Original> {
 }
 
 impl Original {
-    /// Fails if what is accepted is not what it should be; says whether it was accepted.
+    /// Asserts that an accepted file gives what it should; returns whether it was accepted.
     fn judge(&self, bytes: &[u8], sealed: bool) -> bool {
         let (whole, part) = (resume(&self.plan, &self.shard, bytes), resume(&self.plan, &self.part, bytes));
         if !sealed {
@@ -95,7 +95,7 @@ impl Original {
         false
     }
 
-    /// What was resumed is what the file says, read without the library, and the file is one of this run.
+    /// Asserts that the resumed state is what the file says, read without the library, and that the file is one of this run.
     fn check_meaning(&self, bytes: &[u8], noise: &Mechanism) {
         let read = |bytes: &[u8]| info(&header(bytes).expect("a header").0).expect("what it says");
         let resumed = noise.state().unwrap();

@@ -9,10 +9,10 @@ use std::path::Path;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(1);
-/// A longer file is no key, whatever it holds.
+/// The most bytes of a key file: a longer file is never a key.
 const MAX_FILE: usize = 4096;
 
-/// What could be in a key file: nearly a key more often than not.
+/// A random content of a key file: nearly a key more often than not.
 fn content(random: &mut Random) -> Vec<u8> {
     let bytes = |random: &mut Random, len: usize| (0..len).map(|_| random.word() as u8).collect::<Vec<_>>();
     if random.below(4) == 0 {
@@ -65,7 +65,7 @@ fn parse(content: &[u8]) -> Option<[u8; 32]> {
     Some(std::array::from_fn(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap()))
 }
 
-/// Fails if a key is another than the content's, or an error says more than the content's length.
+/// Asserts that a key is that of the content, and that an error says no more than the content's length.
 fn judge(path: &Path, content: &[u8], read: Result<Key>, plan: &Plan) -> bool {
     match (read, parse(content)) {
         (Ok(key), Some(bytes)) => {
@@ -88,7 +88,7 @@ fn judge(path: &Path, content: &[u8], read: Result<Key>, plan: &Plan) -> bool {
     }
 }
 
-/// The content comes through a pipe, in pieces.
+/// Writes the content through a pipe, in pieces, and reads a key from it.
 #[cfg(target_os = "linux")]
 fn through_a_pipe(path: &Path, pieces: usize, content: &[u8]) -> Result<Key> {
     use std::io::Write;
@@ -98,7 +98,7 @@ fn through_a_pipe(path: &Path, pieces: usize, content: &[u8]) -> Result<Key> {
         scope.spawn(|| {
             let mut pipe = std::fs::OpenOptions::new().write(true).open(path).unwrap();
             for piece in content.chunks(content.len().div_ceil(pieces).max(1)) {
-                // Whoever has read enough closes the pipe.
+                // The reader closes the pipe when it has read enough.
                 let _ = pipe.write_all(piece);
             }
         });
@@ -137,7 +137,7 @@ fn key_files_are_a_key_or_refused() {
     println!("{cases:?}: {accepted} accepted, the slowest took {slowest:?}");
 }
 
-/// What is no file: refused, and in time.
+/// Things that are not files are refused, and without waiting.
 #[cfg(unix)]
 #[test]
 fn what_is_no_key_file_is_refused() {

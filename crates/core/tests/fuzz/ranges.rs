@@ -11,7 +11,7 @@ fn layout(random: &mut Random) -> Layout {
     Layout::new(tensors).unwrap()
 }
 
-/// An end that something could go wrong at.
+/// An end of a range at which something could go wrong.
 fn end(random: &mut Random, layout: &Layout) -> u64 {
     let tensor = &random.pick(layout.tensors()).coords;
     let edge = *random.pick(&[0, tensor.start, tensor.end, layout.dim(), 1 << 48, u64::MAX]);

@@ -13,12 +13,12 @@ pub(crate) fn header(bytes: &[u8]) -> Option<(Value, usize)> {
     Some((serde_json::from_slice(bytes.get(8..end)?).ok()?, end))
 }
 
-/// What the file says of itself.
+/// The metadata of a checkpoint's header.
 pub(crate) fn info(header: &Value) -> Option<Value> {
     serde_json::from_str(header["__metadata__"]["corrnoise"].as_str()?).ok()
 }
 
-/// Where a tensor lies in a file.
+/// The place of a tensor in a file.
 pub(crate) fn place(bytes: &[u8], tensor: &str) -> Option<Range<usize>> {
     let (header, data) = header(bytes)?;
     let offsets = header.get(tensor)?.get("data_offsets")?.as_array()?;
@@ -32,7 +32,7 @@ pub(crate) fn assemble(header: &[u8], data: &[u8]) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes()[..], header, data].concat()
 }
 
-/// Hashes and MAC as the owner of the key would make them for what the file now holds, as far as its shape allows.
+/// Recomputes hashes and MAC as the owner of the key would for the file's content, as far as its shape allows.
 pub(crate) fn seal(bytes: &mut [u8], key: &RunKey) -> Option<()> {
     let (header, data) = header(bytes)?;
     let (state, hashes) = (place(bytes, "state")?, place(bytes, "block_hashes")?);

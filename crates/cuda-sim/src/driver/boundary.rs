@@ -1,4 +1,4 @@
-//! Between C and Rust: out-pointers, the guard around every body, and the texts of failures.
+//! The boundary between C and Rust: out-pointers, the guard around every function body, and the texts of failures.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -36,7 +36,7 @@ impl<T> Out<T> {
     }
 }
 
-/// Counts a call, runs its body and reports how it went.
+/// Counts a call, runs its body and returns the body's status.
 pub(super) fn call(name: &'static str, body: impl FnOnce() -> Result<(), Failure>) -> Status {
     count::add(name);
     let outcome = catch_unwind(AssertUnwindSafe(body));
@@ -59,7 +59,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
     text.or(panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
-/// A lock that a panic elsewhere does not spoil.
+/// Locks a mutex; a panic elsewhere does not poison it.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -72,7 +72,7 @@ thread_local! {
 /// The latest text of each status on any thread, for statuses that travelled to another thread.
 static LAST: LazyLock<Mutex<HashMap<Status, &'static CStr>>> = LazyLock::new(Mutex::default);
 
-/// Texts that were handed out. C callers keep the pointers, so they live for ever; each text once.
+/// Texts that were handed out. C callers keep the pointers, so a text is never freed; each distinct text is stored once.
 static INTERNED: LazyLock<Mutex<HashSet<&'static CStr>>> = LazyLock::new(Mutex::default);
 
 fn intern(text: &str) -> &'static CStr {
@@ -91,13 +91,13 @@ fn status(code: u32) -> Result<Status, Failure> {
     known.ok_or_else(|| Failure::invalid_value(format!("status {code} is not one of ours")))
 }
 
-/// The name of a status.
+/// Returns the name of a status.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetErrorName(code: u32, name: Out<*const c_char>) -> Status {
     call("cuGetErrorName", || name.set(status(code)?.name_and_text().0.as_ptr()))
 }
 
-/// What the latest failure with this status had to say, on this thread if there was one.
+/// Returns the text of the latest failure with this status, preferably of one on this thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetErrorString(code: u32, text: Out<*const c_char>) -> Status {
     call("cuGetErrorString", || {

@@ -1,4 +1,4 @@
-//! Primary contexts, and which one is current on a thread.
+//! Primary contexts, and the current context of each thread.
 //!
 //! A fault stays with its context until the last owner releases it (or somebody resets it). Retaining, releasing, and asking
 //! or setting what is current work in a faulted context too, so that a test can drop its objects and start again.
@@ -18,12 +18,12 @@ thread_local! {
     static CURRENT: Cell<Handle> = const { Cell::new(null_mut()) };
 }
 
-/// Device of the calling thread's context, living or not.
+/// The device of the calling thread's context, whether that context still exists or not.
 pub(super) fn current_device() -> Option<usize> {
     decode(Kind::Context, CURRENT.get()).ok().map(|(device, _)| device)
 }
 
-/// Locks the device of the calling thread's context, which must live and not be faulted.
+/// Locks the device of the calling thread's context, which must exist and not be faulted.
 pub(super) fn current() -> Result<MutexGuard<'static, Device>, Failure> {
     let handle = CURRENT.get();
     if handle.is_null() {
@@ -42,7 +42,7 @@ fn living(ordinal: usize, serial: u64) -> Result<(), Failure> {
     }
 }
 
-/// Retains a device's primary context, and creates it if nobody did.
+/// Retains a device's primary context, and creates it if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: Out<Handle>, device: c_int) -> Status {
     call("cuDevicePrimaryCtxRetain", || {
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> Status {
     })
 }
 
-/// Destroys all that lives in a device's primary context, and its fault; it stays retained.
+/// Destroys all objects in a device's primary context and clears its fault; the context stays retained.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDevicePrimaryCtxReset_v2(device: c_int) -> Status {
     call("cuDevicePrimaryCtxReset_v2", || {
@@ -90,13 +90,13 @@ pub unsafe extern "C" fn cuDevicePrimaryCtxReset_v2(device: c_int) -> Status {
     })
 }
 
-/// The calling thread's context, or null.
+/// Returns the calling thread's context, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetCurrent(context: Out<Handle>) -> Status {
     call("cuCtxGetCurrent", || context.set(CURRENT.get()))
 }
 
-/// Makes a context the calling thread's, or none.
+/// Makes a context, or none, current on the calling thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxSetCurrent(context: Handle) -> Status {
     call("cuCtxSetCurrent", || {
@@ -109,13 +109,13 @@ pub unsafe extern "C" fn cuCtxSetCurrent(context: Handle) -> Status {
     })
 }
 
-/// The device of the calling thread's context.
+/// Returns the device of the calling thread's context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetDevice(device: Out<c_int>) -> Status {
     call("cuCtxGetDevice", || device.set(current()?.ordinal as c_int))
 }
 
-/// Lowest and highest stream priority.
+/// Returns the lowest and the highest stream priority.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetStreamPriorityRange(lowest: Out<c_int>, highest: Out<c_int>) -> Status {
     call("cuCtxGetStreamPriorityRange", || {
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn cuCtxGetStreamPriorityRange(lowest: Out<c_int>, highest
     })
 }
 
-/// Waits for all work of the context; all work is done when it is submitted.
+/// Waits for all work of the context. There is nothing to wait for: commands run when they are submitted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxSynchronize() -> Status {
     call("cuCtxSynchronize", || {

@@ -7,7 +7,7 @@ use super::boundary::lock;
 use super::context::current_device;
 use super::state::NUM_DEVICES;
 
-/// Per function, the calls per device and, last, those without a context.
+/// Per function, the number of calls on each device; the last entry counts calls without a context.
 static CALLS: LazyLock<Mutex<HashMap<&'static str, [u64; NUM_DEVICES + 1]>>> = LazyLock::new(Mutex::default);
 
 pub(super) fn add(name: &'static str) {
@@ -15,7 +15,7 @@ pub(super) fn add(name: &'static str) {
     lock(&CALLS).entry(name).or_default()[device] += 1;
 }
 
-/// Calls of `name` with a context of `device`, or of all.
+/// The number of calls of `name` while a context of `device` was current, or in total without a device.
 pub(super) fn get(name: &str, device: Option<usize>) -> u64 {
     let calls = lock(&CALLS);
     let Some(calls) = calls.get(name) else { return 0 };

@@ -1,4 +1,4 @@
-//! Initialisation and questions about devices.
+//! Initialisation of the driver and queries about devices.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ pub(super) fn ordinal(device: c_int) -> Result<usize, Failure> {
     ordinal.ok_or_else(|| Failure::new(Status::InvalidDevice, format!("there is no device {device}")))
 }
 
-/// Initialises the library.
+/// Initialises the library, as every program must do first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuInit(flags: c_uint) -> Status {
     call("cuInit", || {
@@ -33,19 +33,19 @@ pub unsafe extern "C" fn cuInit(flags: c_uint) -> Status {
     })
 }
 
-/// The CUDA version of the driver: 12.0.
+/// Returns the CUDA version of the driver: 12.0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDriverGetVersion(version: Out<c_int>) -> Status {
     call("cuDriverGetVersion", || version.set(12_000))
 }
 
-/// A table of internal functions, which NVRTC asks for and can do without.
+/// Refuses the table of internal functions that NVRTC asks for and can do without.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetExportTable(_table: *mut *const c_void, _id: *const c_void) -> Status {
     call("cuGetExportTable", || Err(Failure::new(Status::NotFound, "there are no export tables")))
 }
 
-/// The number of devices.
+/// Returns the number of devices.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetCount(count: Out<c_int>) -> Status {
     call("cuDeviceGetCount", || {
@@ -54,13 +54,13 @@ pub unsafe extern "C" fn cuDeviceGetCount(count: Out<c_int>) -> Status {
     })
 }
 
-/// The device with an ordinal.
+/// Returns the device with an ordinal.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGet(device: Out<c_int>, number: c_int) -> Status {
     call("cuDeviceGet", || device.set(ordinal(number)? as c_int))
 }
 
-/// The device's name, cut to `len` bytes with its final zero.
+/// Writes the device's name, cut to `len` bytes with its final zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, len: c_int, device: c_int) -> Status {
     call("cuDeviceGetName", || {
@@ -78,13 +78,13 @@ pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, len: c_int, device: 
     })
 }
 
-/// Sixteen bytes that tell the devices apart.
+/// Returns sixteen bytes that tell the devices apart.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetUuid(uuid: Out<[u8; 16]>, device: c_int) -> Status {
     call("cuDeviceGetUuid", || set_uuid(&uuid, device))
 }
 
-/// Sixteen bytes that tell the devices apart.
+/// Returns sixteen bytes that tell the devices apart.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetUuid_v2(uuid: Out<[u8; 16]>, device: c_int) -> Status {
     call("cuDeviceGetUuid_v2", || set_uuid(&uuid, device))
@@ -96,7 +96,7 @@ fn set_uuid(uuid: &Out<[u8; 16]>, device: c_int) -> Result<(), Failure> {
     uuid.set(bytes)
 }
 
-/// The memory of a device, in bytes.
+/// Returns the memory of a device in bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: c_int) -> Status {
     call("cuDeviceTotalMem_v2", || {
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: c_int) -
     })
 }
 
-/// A number about a device.
+/// Returns an attribute of a device, by NVIDIA's number for it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetAttribute(value: Out<c_int>, attribute: c_uint, device: c_int) -> Status {
     call("cuDeviceGetAttribute", || {
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(value: Out<c_int>, attribute: c_ui
     })
 }
 
-/// An A100's answers where they matter; 0, "no such feature", for textures, surfaces and other things that are not simulated.
+/// The attributes of an A100 where they matter; 0 ("no such feature") for textures, surfaces and all else that is not simulated.
 fn attribute_value(attribute: c_uint, ordinal: usize) -> Result<c_int, Failure> {
     Ok(match attribute {
         // Threads per block, block dimensions, grid dimensions.

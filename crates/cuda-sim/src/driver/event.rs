@@ -13,12 +13,12 @@ use crate::status::{Failure, Status};
 
 const DISABLE_TIMING: c_uint = 2;
 
-/// When an event was recorded, if it was.
+/// An event and the time at which it was recorded, if it was.
 #[derive(Clone, Copy)]
 pub(super) struct Event {
     timed: bool,
     pub recorded: Option<Instant>,
-    /// The capture it was last recorded in, if it was.
+    /// The capture that the event was last recorded in, if any.
     pub captured: Option<u64>,
 }
 
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn cuEventCreate(event: Out<Handle>, flags: c_uint) -> Sta
     })
 }
 
-/// Destroys an event.
+/// Destroys an event of the current context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventDestroy_v2(handle: Handle) -> Status {
     call("cuEventDestroy_v2", || {
@@ -79,19 +79,19 @@ pub unsafe extern "C" fn cuEventRecord(handle: Handle, stream: Handle) -> Status
     })
 }
 
-/// Waits for an event; what it follows is done already.
+/// Waits for an event. The work before it is already done, because commands run when they are submitted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventSynchronize(event: Handle) -> Status {
     call("cuEventSynchronize", || done(event).map(drop))
 }
 
-/// Whether what an event follows is done; it is.
+/// Queries an event: the work before it is always done.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventQuery(event: Handle) -> Status {
     call("cuEventQuery", || done(event).map(drop))
 }
 
-/// Milliseconds between two events.
+/// Returns the milliseconds between two events.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventElapsedTime(milliseconds: Out<f32>, start: Handle, end: Handle) -> Status {
     call("cuEventElapsedTime", || {

@@ -14,7 +14,7 @@ use super::stream::OnStream;
 use crate::exec::Launch;
 use crate::status::{Failure, Status};
 
-/// What a stream can be asked to do.
+/// A command that can be submitted to a stream.
 pub(super) enum Command {
     Launch(Arc<Launch>),
     ToDevice { to: u64, from: Host, len: usize },
@@ -53,11 +53,11 @@ impl Host {
     }
 }
 
-/// A capture in progress.
+/// A capture that is in progress on a stream.
 pub(super) struct Capture {
-    /// Tells captures apart.
+    /// The number that tells this capture from others.
     pub serial: u64,
-    /// Something happened that a capture does not survive.
+    /// Whether something happened that invalidates the capture.
     pub spoilt: bool,
     commands: Vec<Command>,
 }
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn cuStreamEndCapture(stream: Handle, graph: Out<Handle>) 
     })
 }
 
-/// Whether a stream captures: 0 no, 1 yes, 2 yes but in vain.
+/// Returns whether a stream captures: 0 for no, 1 for yes, 2 for a capture that was invalidated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamIsCapturing(stream: Handle, status: Out<c_uint>) -> Status {
     call("cuStreamIsCapturing", || {
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn cuStreamIsCapturing(stream: Handle, status: Out<c_uint>
     })
 }
 
-/// Makes a graph executable. Flags only say how the hardware should go about it, save that device launch is not to be had.
+/// Makes a graph executable. Flags only tune how hardware would run it, except device launch, which is refused.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphInstantiateWithFlags(
     exec: Out<Handle>,
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn cuGraphLaunch(exec: Handle, stream: Handle) -> Status {
     })
 }
 
-/// Prepares a graph's launch; there is nothing to prepare.
+/// Prepares a graph's launch, for which nothing is needed here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphUpload(exec: Handle, stream: Handle) -> Status {
     call("cuGraphUpload", || {
@@ -186,13 +186,13 @@ pub unsafe extern "C" fn cuGraphUpload(exec: Handle, stream: Handle) -> Status {
     })
 }
 
-/// Destroys an executable graph.
+/// Destroys an executable graph of the current device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphExecDestroy(exec: Handle) -> Status {
     call("cuGraphExecDestroy", || destroy(Kind::GraphExec, exec))
 }
 
-/// Destroys a graph; executable forms of it live on.
+/// Destroys a graph; executable graphs made from it stay valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphDestroy(graph: Handle) -> Status {
     call("cuGraphDestroy", || destroy(Kind::Graph, graph))

@@ -20,7 +20,7 @@ pub(super) enum Kind {
     GraphExec = 7,
 }
 
-/// A number that no call returned before.
+/// Returns a number that no call returned before.
 pub(super) fn serial() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -31,7 +31,7 @@ pub(super) fn encode(kind: Kind, device: usize, serial: u64) -> Handle {
     std::ptr::without_provenance_mut(bits as usize)
 }
 
-/// Device and serial number of a handle of `kind`.
+/// The device and the serial number of a handle of `kind`.
 pub(super) fn decode(kind: Kind, handle: Handle) -> Result<(usize, u64), Failure> {
     let bits = handle.addr() as u64;
     let device = (bits >> 48 & 0xff) as usize;

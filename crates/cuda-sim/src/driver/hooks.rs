@@ -1,4 +1,4 @@
-//! What [`control`](crate::control) calls in the library that the process has loaded.
+//! The library's side of [`control`](crate::control): the functions that it calls in the `libcuda` that the process has loaded.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -7,7 +7,7 @@ use super::count;
 use super::state::{self, Mutation};
 use crate::traffic::Traffic;
 
-/// The bytes of a [`Traffic`]: present only in this library, and equal only if both sides were built alike.
+/// The size of a [`Traffic`] in bytes. Only this library has the symbol, and the sizes agree only if both sides were built alike.
 #[unsafe(no_mangle)]
 pub extern "C" fn corrnoise_sim_layout() -> usize {
     size_of::<Traffic>()
@@ -17,7 +17,7 @@ fn ordinal(device: c_int) -> Option<usize> {
     usize::try_from(device).ok()
 }
 
-/// Calls of a driver function, with a context of `device` current, or in total if it is negative.
+/// The number of calls of a driver function while a context of `device` was current, or in total if `device` is negative.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_sim_calls(name: *const c_char, device: c_int) -> u64 {
     // SAFETY: `control` passes a CString.
@@ -68,7 +68,7 @@ pub extern "C" fn corrnoise_sim_watch_lines(device: c_int) -> bool {
     locked.map(|mut device| device.watch.lines = Some(Vec::new())).is_some()
 }
 
-/// Ends it and copies what was seen of the first `len` lines. Returns whether there is such a device.
+/// Ends watching and copies what was seen of the first `len` lines. Returns whether there is such a device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_sim_watched_lines(device: c_int, to: *mut u8, len: usize) -> bool {
     let Some(mut device) = ordinal(device).and_then(|ordinal| state::device(ordinal).ok()) else {

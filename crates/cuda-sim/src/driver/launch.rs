@@ -1,4 +1,4 @@
-//! Launches, and questions about kernels.
+//! Kernel launches and queries about kernels.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::exec::Launch;
 use crate::ptx::Kernel;
 use crate::status::{Failure, Status};
 
-/// What the hardware allows along each axis.
+/// The largest grid that the hardware allows along each axis.
 const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
 const MAX_THREADS: u64 = 1024;
 const MAX_SHARED: u32 = 49_152;
 
-/// Launches a kernel.
+/// Launches a kernel on a stream, or records the launch if the stream captures.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments, reason = "the signature is NVIDIA's")]
 pub unsafe extern "C" fn cuLaunchKernel(
@@ -77,7 +77,7 @@ fn check_shape(kernel: &Kernel, grid: [u32; 3], block: [u32; 3], shared: u32) ->
     if shared > MAX_SHARED { refuse("too much shared memory") } else { Ok(()) }
 }
 
-/// The arguments, copied to where the kernel expects them.
+/// The arguments, copied into a parameter block as the kernel expects it.
 ///
 /// # Safety
 ///
@@ -102,7 +102,7 @@ unsafe fn copy_params(kernel: &Kernel, params: *mut *mut c_void) -> Result<Vec<u
     Ok(block)
 }
 
-/// A number about a kernel.
+/// Returns an attribute of a kernel, by NVIDIA's number for it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuFuncGetAttribute(
     value: Out<c_int>,
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn cuFuncGetAttribute(
     })
 }
 
-/// How many blocks a multiprocessor holds: by threads alone.
+/// Returns how many blocks fit on a multiprocessor, judged by their threads alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
     blocks: Out<c_int>,
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
     call("cuOccupancyMaxActiveBlocksPerMultiprocessor", || set_occupancy(&blocks, function, threads))
 }
 
-/// How many blocks a multiprocessor holds: by threads alone.
+/// Returns how many blocks fit on a multiprocessor, judged by their threads alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     blocks: Out<c_int>,

@@ -1,4 +1,4 @@
-//! Allocations, copies and fills.
+//! Memory of a device: allocations, copies and fills.
 //!
 //! A copy or fill outside an allocation, or a copy of bytes that were never written, is an invalid value; unlike a fault in a
 //! kernel it leaves the context usable.
@@ -17,7 +17,7 @@ use super::stream::OnStream;
 use crate::memory::{Kind, TOTAL};
 use crate::status::{Failure, Status};
 
-/// Allocates device memory.
+/// Allocates device memory in the current context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAlloc_v2(address: Out<u64>, len: usize) -> Status {
     call("cuMemAlloc_v2", || address.set(current()?.memory.allocate(len, Kind::Global)?))
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn cuMemAllocAsync(address: Out<u64>, len: usize, stream: 
     })
 }
 
-/// Frees device memory.
+/// Frees device memory of the current context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFree_v2(address: u64) -> Status {
     call("cuMemFree_v2", || current()?.memory.free(address))
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn cuMemFreeAsync(address: u64, stream: Handle) -> Status 
     })
 }
 
-/// Free and total device memory.
+/// Returns the free and the total device memory in bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) -> Status {
     call("cuMemGetInfo_v2", || {
@@ -58,10 +58,10 @@ pub unsafe extern "C" fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) ->
     })
 }
 
-/// Pinned host memory by address; words of 16 bytes, so that it is aligned for anything.
+/// Pinned host memory by address, in words of 16 bytes so that it is aligned for every type.
 static PINNED: LazyLock<Mutex<HashMap<usize, Box<[u128]>>>> = LazyLock::new(Mutex::default);
 
-/// Allocates pinned host memory.
+/// Allocates pinned host memory, which every context can use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemHostAlloc(pointer: Out<*mut c_void>, len: usize, _flags: c_uint) -> Status {
     call("cuMemHostAlloc", || {
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn cuMemHostAlloc(pointer: Out<*mut c_void>, len: usize, _
     })
 }
 
-/// Frees pinned host memory.
+/// Frees pinned host memory of `cuMemHostAlloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFreeHost(pointer: *mut c_void) -> Status {
     call("cuMemFreeHost", || {
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn cuMemFreeHost(pointer: *mut c_void) -> Status {
     })
 }
 
-/// Submits a command that moves `len` bytes; none is no command.
+/// Submits a command that moves `len` bytes; a length of 0 submits nothing.
 fn submit(stream: Handle, len: usize, host: *const c_void, command: Command) -> Result<(), Failure> {
     let mut on = OnStream::of(stream)?;
     match command {
@@ -148,19 +148,19 @@ pub unsafe extern "C" fn cuMemcpyDtoH_v2(to: *mut c_void, from: u64, len: usize)
     call("cuMemcpyDtoH_v2", || submit(null_mut(), len, to, command))
 }
 
-/// Copies within a device.
+/// Copies within the memory of one device, on a stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, len: usize, stream: Handle) -> Status {
     call("cuMemcpyDtoDAsync_v2", || submit(stream, len, null_mut(), Command::Copy { to, from, len }))
 }
 
-/// Copies within a device.
+/// Copies within the memory of one device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyDtoD_v2(to: u64, from: u64, len: usize) -> Status {
     call("cuMemcpyDtoD_v2", || submit(null_mut(), len, null_mut(), Command::Copy { to, from, len }))
 }
 
-/// Copies between devices. Not in a capture: a graph belongs to one device.
+/// Copies from one device to another. A capture refuses it, because a graph belongs to one device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyPeerAsync(
     to: u64,

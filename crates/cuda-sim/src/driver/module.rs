@@ -1,4 +1,4 @@
-//! Modules and their kernels.
+//! Loaded modules and their kernels.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::state::{self, Device, Mutation};
 use crate::ptx::{self, Kernel};
 use crate::status::{Failure, Status};
 
-/// A module on a device.
+/// A module that is loaded on a device.
 pub(super) struct Loaded {
     kernels: Vec<Arc<Kernel>>,
     /// Name, address and size of each variable.
@@ -24,7 +24,7 @@ impl Loaded {
     }
 }
 
-/// The text at a pointer.
+/// The text that a C string pointer leads to.
 ///
 /// # Safety
 ///
@@ -86,7 +86,7 @@ fn link(device: &mut Device, module: ptx::Module) -> Result<Loaded, Failure> {
     Ok(Loaded { kernels: kernels.collect(), globals })
 }
 
-/// Unloads a module: its functions and variables are gone.
+/// Unloads a module, with its functions and variables.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleUnload(module: Handle) -> Status {
     call("cuModuleUnload", || {
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn cuModuleUnload(module: Handle) -> Status {
     })
 }
 
-/// A kernel of a module.
+/// Returns a kernel of a module by name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleGetFunction(
     function: Out<Handle>,
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn cuModuleGetFunction(
     })
 }
 
-/// Address and size of a module's variable; both pointers may be null.
+/// Returns the address and the size of a module's variable; either pointer may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleGetGlobal_v2(
     address: Out<u64>,

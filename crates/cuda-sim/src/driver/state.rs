@@ -1,4 +1,4 @@
-//! The devices and what lives on each.
+//! The simulated devices and the objects that belong to each.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
@@ -15,10 +15,10 @@ use crate::ptx::Kernel;
 use crate::status::{Failure, Status};
 use crate::traffic::Traffic;
 
-/// How many devices there are. The last is too old for the kernels, for testing that.
+/// The number of devices. The last one has a compute capability that the kernels do not support, so that tests see the refusal.
 pub(super) const NUM_DEVICES: usize = 8;
 
-/// Replaces the `nth` occurrence of `from` in PTX that is loaded.
+/// A mutation of PTX that is loaded: it replaces the `nth` occurrence of `from`.
 pub(super) struct Mutation {
     pub from: String,
     pub to: String,
@@ -30,9 +30,9 @@ pub(super) struct Device {
     pub ordinal: usize,
     /// How often the primary context is retained.
     pub retained: u32,
-    /// Serial number of the primary context, while there is one.
+    /// Serial number of the primary context, if it exists.
     pub context: Option<u64>,
-    /// A launch failed: nothing works in this context any more.
+    /// The failure of a launch. After it, nothing works in this context.
     pub fault: Option<Failure>,
     pub memory: Memory,
     pub streams: HashMap<u64, Stream>,
@@ -66,12 +66,12 @@ impl Device {
         }
     }
 
-    /// Compute capability, 80 for 8.0.
+    /// The compute capability, written as 80 for 8.0.
     pub(super) fn capability(&self) -> u32 {
         capability(self.ordinal)
     }
 
-    /// Begins a fresh context; whatever lived in the one before is gone.
+    /// Creates a fresh context; every object of the context before it is gone.
     pub(super) fn new_context(&mut self) -> u64 {
         self.destroy_context();
         let context = serial();
@@ -80,7 +80,7 @@ impl Device {
         context
     }
 
-    /// Ends the context and frees all that lives in it. Counts, mutations and what is watched belong to the device and stay.
+    /// Ends the context and frees every object in it. Traffic counts, mutations and watched lines belong to the device and stay.
     pub(super) fn destroy_context(&mut self) {
         self.context = None;
         self.fault = None;
@@ -123,13 +123,13 @@ pub(super) fn capability(ordinal: usize) -> u32 {
 static DEVICES: LazyLock<[Mutex<Device>; NUM_DEVICES]> =
     LazyLock::new(|| std::array::from_fn(|ordinal| Mutex::new(Device::new(ordinal))));
 
-/// Locks a device, whatever state its context is in.
+/// Locks a device, whatever the state of its context.
 pub(super) fn device(ordinal: usize) -> Result<MutexGuard<'static, Device>, Failure> {
     let device = DEVICES.get(ordinal).map(lock);
     device.ok_or_else(|| Failure::new(Status::InvalidDevice, format!("there is no device {ordinal}")))
 }
 
-/// Locks a device whose context lives and is not faulted.
+/// Locks a device whose context exists and is not faulted.
 pub(super) fn working(ordinal: usize) -> Result<MutexGuard<'static, Device>, Failure> {
     let device = device(ordinal)?;
     if device.context.is_none() {

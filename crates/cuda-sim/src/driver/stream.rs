@@ -10,14 +10,14 @@ use super::handle::{Handle, Kind, decode, encode, serial, unknown};
 use super::state::{self, Device};
 use crate::status::{Failure, Status};
 
-/// A stream, with what it has recorded if it captures.
+/// A stream, with the commands that it has recorded if it captures.
 #[derive(Default)]
 pub(super) struct Stream {
     pub capture: Option<Capture>,
 }
 
 impl Stream {
-    /// Refuses what may not happen during a capture, which it spoils.
+    /// Refuses an operation that is not allowed during a capture, and invalidates the capture.
     pub(super) fn forbid_capture(&mut self, what: &str) -> Result<(), Failure> {
         let Some(capture) = &mut self.capture else { return Ok(()) };
         capture.spoilt = true;
@@ -47,7 +47,7 @@ impl OnStream {
         self.device.streams.get_mut(&self.key).ok_or_else(|| unknown(Kind::Stream))
     }
 
-    /// Runs or records a command.
+    /// Runs a command, or records it if the stream captures.
     pub(super) fn submit(&mut self, command: Command) -> Result<(), Failure> {
         match &mut self.stream()?.capture {
             Some(capture) => capture.record(command),
@@ -83,7 +83,7 @@ fn create(stream: &Out<Handle>, flags: c_uint) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Destroys a stream.
+/// Destroys a stream of the current context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamDestroy_v2(stream: Handle) -> Status {
     call("cuStreamDestroy_v2", || {
@@ -96,13 +96,13 @@ pub unsafe extern "C" fn cuStreamDestroy_v2(stream: Handle) -> Status {
     })
 }
 
-/// Waits for a stream's work; it is done already.
+/// Waits for a stream's work, which is already done.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamSynchronize(stream: Handle) -> Status {
     call("cuStreamSynchronize", || OnStream::of(stream)?.stream()?.forbid_capture("a wait for the stream"))
 }
 
-/// Whether a stream's work is done; it is.
+/// Queries a stream: its work is always done.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamQuery(stream: Handle) -> Status {
     call("cuStreamQuery", || OnStream::of(stream)?.stream()?.forbid_capture("a question about the stream"))
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn cuStreamQuery(stream: Handle) -> Status {
 pub unsafe extern "C" fn cuStreamWaitEvent(stream: Handle, event: Handle, _flags: c_uint) -> Status {
     call("cuStreamWaitEvent", || {
         let (ordinal, event) = decode(Kind::Event, event)?;
-        // Looked up and unlocked first: the event may live on another device than the stream.
+        // The event is looked up and unlocked first, because it may belong to another device than the stream.
         let event =
             state::working(ordinal)?.events.get(&event).copied().ok_or_else(|| unknown(Kind::Event))?;
         let mut on = OnStream::of(stream)?;

@@ -1,4 +1,4 @@
-//! The operations of registers that fill inner loops: one line each. The others are in `rare`.
+//! The register operations that fill inner loops, one line each; rarer operations are in `rare`.
 
 use super::convert::{f16_from_f32, f32_from_f16};
 use super::lanes::Writer;

@@ -1,9 +1,9 @@
-//! Conversions between number types.
+//! Conversions between the number types of PTX.
 
 use super::scalar::canonical;
 use crate::ptx::{Convert, Round, Ty};
 
-/// A half as f32; a NaN becomes the NaN of f32 arithmetic.
+/// The f32 of equal value as a half; a NaN becomes the NaN of f32 arithmetic.
 #[inline(always)]
 pub(super) fn f32_from_f16(half: u32) -> u32 {
     let (sign, exponent, mantissa) = (half >> 15 & 1, half >> 10 & 31, half & 0x3ff);
@@ -16,7 +16,7 @@ pub(super) fn f32_from_f16(half: u32) -> u32 {
     }
 }
 
-/// An f32 as half, to the nearest, ties to even; a NaN becomes `0x7fff`.
+/// The half nearest to an f32, ties to even; a NaN becomes `0x7fff`.
 #[inline(always)]
 pub(super) fn f16_from_f32(bits: u32) -> u32 {
     let (sign, magnitude) = (bits >> 16 & 0x8000, bits & 0x7fff_ffff);
@@ -31,7 +31,7 @@ pub(super) fn f16_from_f32(bits: u32) -> u32 {
     sign | rounded.saturating_sub(112 << 10).min(0x7c00)
 }
 
-/// An f32 as half, towards zero; a NaN becomes `0x7fff`.
+/// An f32 rounded to a half towards zero; a NaN becomes `0x7fff`.
 fn f16_toward_zero(bits: u32) -> u32 {
     let (sign, magnitude) = (bits >> 16 & 0x8000, bits & 0x7fff_ffff);
     match magnitude {
@@ -43,8 +43,8 @@ fn f16_toward_zero(bits: u32) -> u32 {
     }
 }
 
-/// Any conversion between integers and f32 that has no operation of its own. `bits` is the source register, and so is the
-/// result the destination register.
+/// Any conversion between integers and f32 that has no operation of its own. `bits` holds the source register, and the result
+/// holds the destination register.
 pub(super) fn convert(convert: &Convert, bits: u64) -> u64 {
     let value = match (convert.from, convert.to) {
         (Ty::F32, Ty::F32) => canonical(integral(f32::from_bits(bits as u32), convert.round)).into(),
@@ -75,7 +75,7 @@ fn integral(value: f32, round: Round) -> f32 {
     }
 }
 
-/// An integral value as `ty`: out of range becomes the nearest that is in range, NaN becomes 0.
+/// An integral value as `ty`: a value out of range becomes the nearest one in range, NaN becomes 0.
 fn saturate(value: f32, ty: Ty) -> u64 {
     let limit = 1i128 << (ty.bits() - u32::from(ty.is_signed()));
     let low = if ty.is_signed() { -limit } else { 0 };

@@ -2,7 +2,7 @@
 
 use crate::ptx::Inst;
 
-/// Threads of a warp.
+/// The number of threads in a warp.
 pub(super) const WARP: usize = 32;
 
 /// One register of every thread of a warp; aligned so that a vector load never crosses a cache line.
@@ -17,8 +17,7 @@ pub(super) struct Registers {
 }
 
 impl Registers {
-    /// A register that is read before it is written holds anything on hardware. Here it holds `unwritten`, in even lanes and in odd
-    /// ones.
+    /// Registers that were never written: on hardware they hold anything, here `unwritten` in even lanes and in odd ones.
     pub(super) fn new([x, y]: [usize; 2], unwritten: [u32; 2]) -> Self {
         let narrow = std::array::from_fn(|lane| unwritten[lane % 2]);
         let wide = narrow.map(|value| u64::from(value) << 32 | u64::from(value));
@@ -36,11 +35,29 @@ impl Registers {
     }
 }
 
-/// Writes results: to all lanes if `FULL`, else to those whose bit is set in `mask`. The others are computed all the same, which is
-/// cheaper than asking and harmless, because no operation of registers can fail.
+/// Writes results: to all lanes if `FULL`, else to the lanes whose bit is set in `mask`. The other lanes are computed too,
+/// which is cheaper than a test per lane and harmless, because no register operation can fail.
 pub(super) struct Writer<'a, const FULL: bool> {
     pub registers: &'a mut Registers,
     pub mask: u32,
+}
+
+/// A method that writes results to a register of one file.
+macro_rules! set {
+    ($name:ident, $file:ident, $value:ty) => {
+        #[inline(always)]
+        pub(super) fn $name(&mut self, d: u16, out: [$value; WARP]) {
+            let to = &mut self.registers.$file[usize::from(d)].0;
+            if FULL {
+                *to = out;
+            } else {
+                for (lane, (to, out)) in to.iter_mut().zip(out).enumerate() {
+                    let mask = <$value>::from(self.mask >> lane & 1).wrapping_neg();
+                    *to = out & mask | *to & !mask;
+                }
+            }
+        }
+    };
 }
 
 /// A method that applies a function to every lane. Its name lists the files of the result and the operands: `y_xxy` computes
@@ -60,31 +77,8 @@ macro_rules! map {
 }
 
 impl<const FULL: bool> Writer<'_, FULL> {
-    #[inline(always)]
-    pub(super) fn set_x(&mut self, d: u16, out: [u32; WARP]) {
-        let to = &mut self.registers.x[usize::from(d)].0;
-        if FULL {
-            *to = out;
-        } else {
-            for (lane, (to, out)) in to.iter_mut().zip(out).enumerate() {
-                let mask = (self.mask >> lane & 1).wrapping_neg();
-                *to = out & mask | *to & !mask;
-            }
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn set_y(&mut self, d: u16, out: [u64; WARP]) {
-        let to = &mut self.registers.y[usize::from(d)].0;
-        if FULL {
-            *to = out;
-        } else {
-            for (lane, (to, out)) in to.iter_mut().zip(out).enumerate() {
-                let mask = u64::from(self.mask >> lane & 1).wrapping_neg();
-                *to = out & mask | *to & !mask;
-            }
-        }
-    }
+    set!(set_x, x, u32);
+    set!(set_y, y, u64);
 
     map!(x_x, set_x, u32, x.a: u32);
     map!(x_xx, set_x, u32, x.a: u32, x.b: u32);
@@ -104,7 +98,7 @@ impl<const FULL: bool> Writer<'_, FULL> {
     map!(y_yyy, set_y, u64, y.a: u64, y.b: u64, y.c: u64);
     map!(y_yyxx, set_y, u64, y.a: u64, y.b: u64, x.c: u32, x.e: u32);
 
-    /// `a + b` with a carry: `f` maps `(a, b, carry in)` to `(d, carry out)`; the carry lives in register `c`.
+    /// Adds with a carry: `f` maps `(a, b, carry in)` to `(d, carry out)`; register `c` holds the carry.
     #[inline(always)]
     pub(super) fn carrying(&mut self, i: &Inst, keep: bool, f: impl Fn(u32, u32, u32) -> (u32, u32)) {
         let x = |register: u16| self.registers.x[usize::from(register)].0;
@@ -119,14 +113,14 @@ impl<const FULL: bool> Writer<'_, FULL> {
         }
     }
 
-    /// Splits register `a`, of 32 bits, in parts of 16.
+    /// Splits register `a` of 32 bits into parts of 16 bits.
     pub(super) fn unpack16x2(&mut self, i: &Inst) {
         let a = self.registers.x[usize::from(i.a)].0;
         self.set_x(i.d, a.map(|a| a & 0xffff));
         self.set_x(i.b, a.map(|a| a >> 16));
     }
 
-    /// Splits register `a`, of 64 bits, in parts of `bits`.
+    /// Splits register `a` of 64 bits into parts of `bits`.
     pub(super) fn unpack64(&mut self, i: &Inst, bits: u32) {
         let a = self.registers.y[usize::from(i.a)].0;
         for (part, to) in [i.d, i.b, i.c, i.e].into_iter().take(64 / bits as usize).enumerate() {

@@ -5,7 +5,7 @@ use crate::memory::{Space, Touch};
 use crate::ptx::{Access, Code, Inst, NONE, PARAM_BASE};
 use crate::status::{Failure, Status};
 
-/// The lanes of `mask`.
+/// The numbers of the lanes whose bit is set in `mask`.
 fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let lane = mask.trailing_zeros();
@@ -14,7 +14,8 @@ fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-/// One to eight bytes as a number. A match, because copying a variable number of bytes would be most of an access's cost.
+/// One to eight bytes as a number. It is a match over lengths, because copying a variable number of bytes would be most of an
+/// access's cost.
 #[inline(always)]
 fn word(bytes: &[u8]) -> u64 {
     match *bytes {
@@ -26,12 +27,22 @@ fn word(bytes: &[u8]) -> u64 {
     }
 }
 
+/// One execution of a memory instruction by some lanes of a warp.
+#[derive(Clone, Copy)]
+struct Operation<'k> {
+    inst: &'k Inst,
+    access: Access,
+    touch: Touch,
+    active: u32,
+}
+
 impl Machine<'_> {
     /// Executes a memory instruction for the lanes of `active`.
     pub(super) fn memory(&mut self, inst: &Inst, pc: usize, active: u32) -> Result<(), Fault> {
         let access = self.kernel.accesses[inst.imm as usize];
         let bytes = access.len();
         let touch = Touch { site: pc, space: access.space, bytes, read_only: access.read_only };
+        let operation = Operation { inst, access, touch, active };
         let count = u64::from(active.count_ones());
         match inst.code {
             Code::Load => {
@@ -39,27 +50,27 @@ impl Machine<'_> {
                     self.traffic.add_loads(count, bytes as u32);
                 }
                 match bytes {
-                    16 => self.load::<16, 8>(inst, touch, access, active),
-                    8 => self.load::<8, 4>(inst, touch, access, active),
-                    4 => self.load::<4, 2>(inst, touch, access, active),
-                    2 => self.load::<2, 1>(inst, touch, access, active),
-                    _ => self.load::<1, 1>(inst, touch, access, active),
+                    16 => self.load::<16, 8>(operation),
+                    8 => self.load::<8, 4>(operation),
+                    4 => self.load::<4, 2>(operation),
+                    2 => self.load::<2, 1>(operation),
+                    _ => self.load::<1, 1>(operation),
                 }
             }
             Code::Store => {
                 self.traffic.add_stores(count, bytes as u32);
                 match bytes {
-                    16 => self.store::<16, 8>(inst, touch, access, active),
-                    8 => self.store::<8, 4>(inst, touch, access, active),
-                    4 => self.store::<4, 2>(inst, touch, access, active),
-                    _ => self.store::<2, 1>(inst, touch, access, active),
+                    16 => self.store::<16, 8>(operation),
+                    8 => self.store::<8, 4>(operation),
+                    4 => self.store::<4, 2>(operation),
+                    _ => self.store::<2, 1>(operation),
                 }
             }
             Code::Atomic => {
                 self.traffic.atomics += count;
                 match bytes {
-                    8 => self.atomic::<8, 4>(inst, touch, access, active),
-                    _ => self.atomic::<4, 2>(inst, touch, access, active),
+                    8 => self.atomic::<8, 4>(operation),
+                    _ => self.atomic::<4, 2>(operation),
                 }
             }
             Code::LoadParam => {
@@ -71,79 +82,67 @@ impl Machine<'_> {
         }
     }
 
-    /// `N` bytes per lane, `CELLS` cells of the shadow.
-    fn load<const N: usize, const CELLS: usize>(
+    /// Calls `act(machine, lane, address, thread)` for every active lane, and blames a failure on its lane.
+    #[inline(always)]
+    fn each_lane(
         &mut self,
-        inst: &Inst,
-        touch: Touch,
-        access: Access,
-        active: u32,
+        Operation { inst, access, touch, active }: Operation,
+        mut act: impl FnMut(&mut Self, usize, u64, u32) -> Result<(), Failure>,
     ) -> Result<(), Fault> {
         let addresses = self.registers.y[usize::from(inst.a)];
         for lane in lanes(active) {
             let address = addresses.0[lane].wrapping_add_signed(access.offset);
             let thread = self.first_thread.wrapping_add(lane as u32);
-            let loaded = self.memory.load::<N, CELLS>(touch, address, thread);
-            let value = loaded.map_err(|failure| Fault { pc: touch.site, lane, failure })?;
-            self.put(inst, access, lane, value);
+            act(self, lane, address, thread).map_err(|failure| Fault { pc: touch.site, lane, failure })?;
         }
         Ok(())
     }
 
-    /// `N` bytes per lane, `CELLS` cells of the shadow.
-    fn store<const N: usize, const CELLS: usize>(
-        &mut self,
-        inst: &Inst,
-        touch: Touch,
-        access: Access,
-        active: u32,
-    ) -> Result<(), Fault> {
-        let addresses = self.registers.y[usize::from(inst.a)];
-        for lane in lanes(active) {
-            let address = addresses.0[lane].wrapping_add_signed(access.offset);
-            let value = self.get::<N>(inst, access, lane);
-            let thread = self.first_thread.wrapping_add(lane as u32);
-            let stored = self.memory.store::<N, CELLS>(touch, address, value, thread);
-            stored.map_err(|failure| Fault { pc: touch.site, lane, failure })?;
-        }
-        Ok(())
+    /// Loads `N` bytes per lane, which `CELLS` cells of the shadow record.
+    fn load<const N: usize, const CELLS: usize>(&mut self, operation: Operation) -> Result<(), Fault> {
+        let Operation { inst, access, touch, .. } = operation;
+        self.each_lane(operation, |machine, lane, address, thread| {
+            let value = machine.memory.load::<N, CELLS>(touch, address, thread)?;
+            machine.put(inst, access, lane, value);
+            Ok(())
+        })
     }
 
-    /// `N` bytes per lane, `CELLS` cells of the shadow.
-    fn atomic<const N: usize, const CELLS: usize>(
-        &mut self,
-        inst: &Inst,
-        touch: Touch,
-        access: Access,
-        active: u32,
-    ) -> Result<(), Fault> {
+    /// Stores `N` bytes per lane, which `CELLS` cells of the shadow record.
+    fn store<const N: usize, const CELLS: usize>(&mut self, operation: Operation) -> Result<(), Fault> {
+        let Operation { inst, access, touch, .. } = operation;
+        self.each_lane(operation, |machine, lane, address, thread| {
+            let value = machine.get::<N>(inst, access, lane);
+            machine.memory.store::<N, CELLS>(touch, address, value, thread)
+        })
+    }
+
+    /// Updates `N` bytes per lane atomically, which `CELLS` cells of the shadow record.
+    fn atomic<const N: usize, const CELLS: usize>(&mut self, operation: Operation) -> Result<(), Fault> {
+        let Operation { inst, access, touch, .. } = operation;
         let Some(op) = access.atomic else { return Ok(()) };
-        let addresses = self.registers.y[usize::from(inst.a)];
-        for lane in lanes(active) {
-            let address = addresses.0[lane].wrapping_add_signed(access.offset);
+        self.each_lane(operation, |machine, lane, address, thread| {
             let operands = [inst.b, inst.c].map(|register| match register {
                 NONE => 0,
-                register if N == 8 => self.registers.y[usize::from(register)].0[lane],
-                register => self.registers.x[usize::from(register)].0[lane].into(),
+                register if N == 8 => machine.registers.y[usize::from(register)].0[lane],
+                register => machine.registers.x[usize::from(register)].0[lane].into(),
             });
-            let thread = self.first_thread.wrapping_add(lane as u32);
-            let updated = self.memory.atomic::<N, CELLS>(touch, op, address, operands, thread);
-            let old = updated.map_err(|failure| Fault { pc: touch.site, lane, failure })?;
+            let old = machine.memory.atomic::<N, CELLS>(touch, op, address, operands, thread)?;
             if inst.d != NONE {
-                self.put(inst, access, lane, old);
+                machine.put(inst, access, lane, old);
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
-    /// A parameter at an address that is in a register.
+    /// Loads a parameter whose address is in a register.
     fn load_param_at(&mut self, inst: &Inst, pc: usize, access: Access, active: u32) -> Result<(), Fault> {
         let addresses = self.registers.y[usize::from(inst.a)];
         let len = access.len() as u64;
         let mut last = None;
         for lane in lanes(active) {
             let offset = addresses.0[lane].wrapping_add_signed(access.offset).wrapping_sub(PARAM_BASE);
-            // Most lanes ask for what the lane before asked for.
+            // Most lanes read the same parameter as the lane before them, so the last value is kept.
             let value = match last {
                 Some((at, value)) if at == offset => value,
                 _ => {
@@ -163,7 +162,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The first `len` bytes of the result are those of the parameter.
+    /// Reads a parameter: the first `len` bytes of the result are its bytes.
     fn param(&self, offset: usize, len: usize) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..len].copy_from_slice(&self.launch.params[offset..offset + len]);
@@ -176,7 +175,7 @@ impl Machine<'_> {
         let registers = [inst.d, inst.b, inst.c, inst.e].map(usize::from);
         let registers = &registers[..usize::from(access.count)];
         if access.bytes == 4 && access.register_bits == 32 {
-            // What nearly all accesses are.
+            // Nearly all accesses are of 4-byte elements into 32-bit registers.
             for (element, &register) in value.as_chunks().0.iter().zip(registers) {
                 self.registers.x[register].0[lane] = u32::from_le_bytes(*element);
             }

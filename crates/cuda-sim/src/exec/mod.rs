@@ -26,28 +26,28 @@ pub(crate) struct Launch {
     pub kernel: Arc<Kernel>,
     pub grid: [u32; 3],
     pub block: [u32; 3],
-    /// The parameter block.
+    /// The parameter block: every argument at its offset.
     pub params: Vec<u8>,
 }
 
-/// Instructions after which a warp is taken to run for ever, unless a test says otherwise: about a second, a thousand times
-/// what the kernels need.
+/// The number of instructions after which a warp counts as endless, unless a test sets another: about a second, and a thousand
+/// times what the kernels need.
 const LIMIT: u64 = 1 << 26;
 
-/// What tests set and see of a device's launches.
+/// What tests configure and observe of a device's launches.
 pub(crate) struct Watch {
-    /// Instructions that a warp may execute.
+    /// The number of instructions that a warp may execute.
     pub limit: u64,
-    /// What a register holds until it is written, in even lanes and in odd ones.
+    /// The value of a register before its first write, in even lanes and in odd ones.
     pub unwritten: [u32; 2],
-    /// While lines are watched, per line of the module: [`Watch::RAN`] and [`Watch::PASSED`].
+    /// Per line of the module, while lines are watched: [`Watch::RAN`] and [`Watch::PASSED`].
     pub lines: Option<Vec<u8>>,
 }
 
 impl Watch {
-    /// A thread executed the line's instruction.
+    /// The flag of a line whose instruction a thread executed.
     const RAN: u8 = 1;
-    /// A thread passed it, because its guard was false.
+    /// The flag of a line that a thread skipped, because its guard was false.
     const PASSED: u8 = 2;
 }
 
@@ -80,8 +80,9 @@ fn run_avx2(machine: Machine) -> Result<(), Failure> {
     run_grid::<true>(machine)
 }
 
-/// Inlined, like all that it calls per instruction, so that [`run_avx2`] compiles it for its features. Unless `FAST`, whole
-/// warps take the path of partial ones, which saves a copy of all operations that hardly any processor would use.
+/// Runs every warp of the grid. Inlined like all that it calls per instruction, so that [`run_avx2`] compiles it for its
+/// features. Unless `FAST`, full warps take the path of partial ones, which saves a copy of all operations that hardly any
+/// processor would use.
 #[inline(always)]
 fn run_grid<const FAST: bool>(mut machine: Machine) -> Result<(), Failure> {
     let launch = machine.launch;
@@ -102,7 +103,7 @@ fn product(dimensions: [u32; 3]) -> u64 {
     dimensions.iter().map(|&n| u64::from(n)).product()
 }
 
-/// Coordinates of the `index`th element, x fastest.
+/// The coordinates of element `index` of a grid or block, x fastest.
 fn unravel(index: u64, [x, y, _]: [u32; 3]) -> [u32; 3] {
     let (x, y) = (u64::from(x), u64::from(y));
     [(index % x) as u32, (index / x % y) as u32, (index / x / y) as u32]
@@ -115,7 +116,7 @@ struct Fault {
     failure: Failure,
 }
 
-/// The state of a launch.
+/// The state of a launch in progress.
 struct Machine<'a> {
     kernel: &'a Kernel,
     launch: &'a Launch,
@@ -171,7 +172,7 @@ impl<'a> Machine<'a> {
         });
     }
 
-    /// `first`: lane 0's thread in the block; `number`: in the launch.
+    /// Prepares a warp. `first` is the number of lane 0's thread in the block, `number` its number in the launch.
     fn enter_warp(&mut self, first: u64, number: u64) {
         self.first_thread = number as u32;
         let block = self.launch.block;
@@ -181,7 +182,7 @@ impl<'a> Machine<'a> {
         });
     }
 
-    /// Sets the special registers for which `value` has one.
+    /// Sets every special register for which `value` returns a value.
     fn fill(&mut self, value: impl Fn(Special, usize) -> Option<u32>) {
         for &(register, special) in &self.kernel.specials {
             for (lane, to) in self.registers.x[usize::from(register)].0.iter_mut().enumerate() {
@@ -190,7 +191,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The fault in words: kernel, block, thread, line, and what went wrong.
+    /// The failure that explains a fault in words: kernel, block, thread, line, and what went wrong.
     fn explain(&self, block: u64, first: u64, fault: Fault) -> Failure {
         let (line, source) = &self.kernel.lines[fault.pc];
         let block = place(block, self.launch.grid);
@@ -203,7 +204,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// An index as a number, or as coordinates where there is more than one axis.
+/// An index as a number, or as coordinates if there is more than one axis.
 fn place(index: u64, dimensions: [u32; 3]) -> String {
     match (unravel(index, dimensions), dimensions) {
         ([x, _, _], [_, 1, 1]) => x.to_string(),
@@ -216,7 +217,7 @@ mod tests {
     use super::*;
     use crate::memory::Kind;
 
-    /// Stores `fma(x, x, 1/x)` of a float made from the thread's number, with a branch and a guard on the way.
+    /// A kernel that stores `fma(x, x, 1/x)` of a float made from the thread's number, with a branch and a guard on the way.
     const PTX: &str = ".version 8.0\n.target sm_70\n.address_size 64\n.visible .entry k(.param .u64 out)\n{\n\
         .reg .pred %p<3>;\n.reg .b32 %r<4>;\n.reg .f32 %f<5>;\n.reg .b64 %d<4>;\n\
         mov.u32 %r1, %tid.x;\nmad.lo.u32 %r2, %r1, 2654435761, 12345;\ncvt.rn.f32.s32 %f1, %r2;\nrcp.rn.f32 %f2, %f1;\n\

@@ -1,4 +1,4 @@
-//! The operations of registers that kernels seldom use: compiled once, for the plain target.
+//! The register operations that kernels seldom use: compiled once, for the plain target.
 
 use super::convert::convert;
 use super::lanes::Writer;
@@ -104,7 +104,7 @@ impl<const FULL: bool> Writer<'_, FULL> {
             Unpack32x2 => self.unpack64(i, 32),
             Unpack16x4 => self.unpack64(i, 16),
 
-            // `alu` has the others of its kind, and memory and control flow are no operations of registers.
+            // `alu` has the other register operations; memory and control flow are handled elsewhere.
             _ => unreachable!("{:?} is not an operation of registers", i.code),
         }
     }

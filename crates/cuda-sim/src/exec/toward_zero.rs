@@ -1,12 +1,12 @@
-//! Float arithmetic that rounds towards zero: the result to the nearest, one step back where that is beyond the exact one.
+//! Float arithmetic that rounds towards zero: the nearest result, moved one step back where it lies beyond the exact one.
 //!
 //! A product of two f32 is exact in f64, and the error of a sum in f64 is itself a f64, so the exact result is known.
 
-/// `a · b + c` towards zero, where `nearest` is the same to the nearest.
+/// `a · b + c` rounded towards zero; `nearest` is the same sum rounded to the nearest.
 pub(super) fn fma(a: f32, b: f32, c: f32, nearest: f32) -> f32 {
     let (product, c) = (f64::from(a) * f64::from(b), f64::from(c));
     let sum = product + c;
-    // Knuth: what the sum has lost.
+    // The rounding error of the sum, by Knuth's two-sum.
     let part = sum - product;
     let lost = (product - (sum - part)) + (c - part);
     if nearest.is_infinite() && sum.is_finite() {
@@ -18,7 +18,7 @@ pub(super) fn fma(a: f32, b: f32, c: f32, nearest: f32) -> f32 {
     if beyond { f32::from_bits(nearest.to_bits() - 1) } else { nearest }
 }
 
-/// √a towards zero.
+/// The square root of `a`, rounded towards zero.
 pub(super) fn sqrt(a: f32) -> f32 {
     let nearest = a.sqrt();
     let beyond = f64::from(nearest) * f64::from(nearest) > f64::from(a);
@@ -33,7 +33,7 @@ mod tests {
     fn results_are_never_beyond_the_exact_one_and_at_most_one_step_before_it() {
         let third = 1.0_f32 / 3.0;
         assert_eq!(fma(third, third, 0.0, third * third), 0.111_111_11);
-        // 1 + 2⁻³⁰ and its mirror, exactly halfway, and far below the last bit: nearest is 1 in the first two.
+        // 1 + 2⁻³⁰ and its mirror image, a sum exactly halfway, and one far below the last bit: the nearest is 1 in the first two.
         let small = f32::from_bits(0x3080_0000);
         assert_eq!(fma(1.0, 1.0, small, 1.0), 1.0);
         assert_eq!(fma(1.0, 1.0, -small, 1.0), f32::from_bits(0x3f7f_ffff));

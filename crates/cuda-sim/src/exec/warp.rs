@@ -8,14 +8,14 @@ use super::{Fault, Machine, Watch};
 use crate::ptx::{Code, Inst, Kernel, Kind, NONE};
 use crate::status::{Failure, Status};
 
-/// The counter of a lane that has returned, or never started.
+/// The program counter of a lane that has returned or never started.
 const DONE: u32 = u32::MAX;
 
-/// Lanes that run together.
+/// Lanes that run together, at one program counter.
 struct Group {
     pc: u32,
     mask: u32,
-    /// Where the next group waits.
+    /// The program counter at which the next group waits.
     limit: u32,
 }
 
@@ -57,7 +57,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Runs a group until its lanes part or meet others; `pcs` then says where each stands.
+    /// Runs a group until its lanes diverge or reach those of another group; `pcs` then holds each lane's program counter.
     #[inline(always)]
     fn run_group<const FAST: bool>(
         &mut self,
@@ -93,7 +93,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Remembers that this line ran, or was passed.
+    /// Records that the line of an instruction was executed or skipped.
     #[inline(never)]
     fn note(&mut self, inst: &Inst, pc: usize, mask: u32) {
         let active = self.active(inst, mask);
@@ -126,7 +126,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Out of line, which keeps the fast path small.
+    /// Executes a register operation for some lanes. Out of line, which keeps the fast path small.
     #[inline(never)]
     fn alu_masked(&mut self, inst: &Inst, active: u32) {
         #[cfg(target_arch = "x86_64")]
@@ -137,7 +137,7 @@ impl Machine<'_> {
         masked(&mut self.registers, self.kernel, inst, active);
     }
 
-    /// Moves the group on. Returns true if its lanes no longer stand at one place, which `pcs` then tells.
+    /// Executes an instruction of control flow. Returns true if the group's lanes no longer share a program counter; `pcs` then holds them.
     fn control(
         &mut self,
         inst: &Inst,

@@ -2,12 +2,12 @@
 
 use super::shadow::Shadow;
 
-/// What an allocation is, which decides the instructions that may touch it.
+/// The kind of an allocation, which decides the instructions that may touch it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// From `cuMemAlloc…`, or a module's `.global` variable.
+    /// Memory of `cuMemAlloc…`, or a module's `.global` variable.
     Global,
-    /// A module's `.const` variable: kernels only read it.
+    /// A module's `.const` variable, which kernels can only read.
     Const,
 }
 
@@ -20,16 +20,17 @@ impl Kind {
     }
 }
 
-/// Fresh memory holds this where it is small enough to be filled: as f32 it is about -3e-26, as an index absurd.
+/// The byte that fills fresh memory, if the allocation is small enough to be filled: as f32 it is about -3e-26, as an index absurd.
 const POISON: u8 = 0x95;
-/// Larger allocations are left to the operating system's lazy zero pages; the record of written bytes guards them alike.
+/// The largest allocation that is filled. Larger ones keep the operating system's lazy zero pages; the record of written bytes
+/// guards them as well.
 const LARGEST_POISONED: usize = 256 << 20;
 
 pub(crate) struct Block {
     pub base: u64,
     pub kind: Kind,
     bytes: Vec<u8>,
-    /// One bit per byte.
+    /// One bit per byte: set if the byte was written.
     written: Vec<u64>,
     pub(super) shadow: Shadow,
 }
@@ -52,7 +53,7 @@ impl Block {
         &mut self.bytes
     }
 
-    /// Whether `[address, address + len)` is inside; `address` is at or after the base.
+    /// Whether `[address, address + len)` lies inside the allocation; `address` is at or after its base.
     #[inline(always)]
     pub(super) fn holds(&self, address: u64, len: u64) -> bool {
         let at = address.wrapping_sub(self.base);

@@ -7,12 +7,12 @@ use crate::status::{Failure, Status};
 /// A thread's number in its launch, counted over all blocks; the shadow keeps its low 29 bits.
 pub(crate) type Thread = u32;
 
-/// The state space an instruction names.
+/// The state space that an instruction names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Space {
     Global,
     Const,
-    /// None named: any of the above.
+    /// No space is named: any of the above.
     Generic,
 }
 
@@ -31,22 +31,22 @@ pub(crate) enum AtomicOp {
     CompareAndSwap,
 }
 
-/// An instruction that touches memory: which one it is, and how it touches.
+/// A memory instruction and how it accesses memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Touch {
-    /// Number of the instruction, for remembering which allocation it hit last.
+    /// The number of the instruction, by which the allocation that it last hit is remembered.
     pub site: usize,
     pub space: Space,
-    /// 1, 2, 4, 8 or 16.
+    /// The width of the access: 1, 2, 4, 8 or 16.
     pub bytes: usize,
-    /// Promises that nobody writes there during the launch (`.nc`).
+    /// Whether the instruction promises that nobody writes there during the launch (`.nc`).
     pub read_only: bool,
 }
 
 /// The memory of a device during one launch.
 pub(crate) struct Accessor<'a> {
     memory: &'a mut Memory,
-    /// Per instruction, the index of the block it hit last: nearly always the one it hits next.
+    /// Per instruction, the index of the block that it hit last: nearly always it hits the same block next.
     hints: Vec<usize>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Accessor<'a> {
         Self { memory, hints: vec![0; instructions] }
     }
 
-    /// Reads `N` bytes, which `CELLS` cells of the shadow stand for.
+    /// Reads `N` bytes, which `CELLS` cells of the shadow record.
     #[inline(always)]
     pub(crate) fn load<const N: usize, const CELLS: usize>(
         &mut self,
@@ -81,7 +81,7 @@ impl<'a> Accessor<'a> {
         Ok(value)
     }
 
-    /// Writes `N` bytes, at least 2, which `CELLS` cells of the shadow stand for.
+    /// Writes `N` bytes, at least 2, which `CELLS` cells of the shadow record.
     #[inline(always)]
     pub(crate) fn store<const N: usize, const CELLS: usize>(
         &mut self,
@@ -137,7 +137,7 @@ impl<'a> Accessor<'a> {
         Ok(old)
     }
 
-    /// Index of the block that holds the access.
+    /// The index of the block that contains the access.
     #[inline(always)]
     fn locate<const N: usize>(&mut self, touch: Touch, address: u64, verb: &str) -> Result<usize, Failure> {
         if address & (N as u64 - 1) != 0 {

@@ -12,7 +12,7 @@ use crate::status::{Failure, Status};
 pub(crate) use block::{Block, Kind};
 pub(crate) use kernel::{Accessor, AtomicOp, Space, Touch};
 
-/// Memory of one device, in bytes.
+/// The memory of one device in bytes.
 pub(crate) const TOTAL: u64 = 4 << 30;
 
 const ALIGNMENT: u64 = 256;
@@ -20,13 +20,13 @@ const GAP: u64 = 1 << 20;
 
 /// The address space of one device.
 pub(crate) struct Memory {
-    /// Ascending, because addresses are handed out in ascending order.
+    /// The allocations in ascending order, because addresses are handed out in ascending order.
     blocks: Vec<Block>,
-    /// Base and length of what was freed, ascending once sorted by base; kept to say so in messages.
+    /// The base and the length of every freed allocation, sorted by base when needed; messages name them.
     freed: Vec<(u64, u64)>,
     next: u64,
     used: u64,
-    /// Number of the current launch: shadow cells of earlier launches are void.
+    /// The number of the current launch: shadow cells of earlier launches are void.
     launch: u64,
 }
 
@@ -36,7 +36,7 @@ impl Memory {
         Self { blocks: Vec::new(), freed: Vec::new(), next, used: 0, launch: 0 }
     }
 
-    /// Frees everything; addresses stay used up.
+    /// Frees every allocation; their addresses are not used again.
     pub(crate) fn clear(&mut self) {
         self.freed.extend(self.blocks.drain(..).map(|block| (block.base, block.len())));
         self.used = 0;
@@ -94,13 +94,13 @@ impl Memory {
     }
 
     pub(crate) fn copy(&mut self, to: u64, from: u64, len: usize) -> Result<(), Failure> {
-        // Through a temporary: both ends are checked before a byte moves, and they may overlap or share a block.
+        // The bytes go through a temporary buffer: both ends are checked before a byte moves, and they may overlap or share a block.
         let mut bytes = vec![0; len];
         self.read(from, &mut bytes)?;
         self.write(to, &bytes)
     }
 
-    /// Whether `[address, address + len)` is inside one allocation.
+    /// The block and the offset of `[address, address + len)`, which must lie inside one allocation.
     fn range(&self, address: u64, len: usize, verb: &str) -> Result<(&Block, usize), Failure> {
         let found = self.find(address).map(|index| &self.blocks[index]);
         match found {
@@ -117,7 +117,7 @@ impl Memory {
         Ok((block, at))
     }
 
-    /// Index of the block that begins at or before `address`.
+    /// The index of the block that begins at or before `address`.
     fn find(&self, address: u64) -> Option<usize> {
         self.blocks.partition_point(|block| block.base <= address).checked_sub(1)
     }

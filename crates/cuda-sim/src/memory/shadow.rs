@@ -1,4 +1,4 @@
-//! Who touched what in the current launch: finds threads that race.
+//! Race detection: a shadow of memory that records which threads touched what in the current launch.
 //!
 //! Execution is serial, so a race never shows in the values; it shows here. A cell stands for two bytes, because kernels use
 //! no 8-bit stores (the parser refuses them), and follows this machine; a missing edge is a race:
@@ -25,7 +25,7 @@ const ATOMIC_BY: u32 = 4 << 29;
 const ATOMIC_BY_MANY: u32 = 5 << 29;
 
 struct Page {
-    /// The launch these cells belong to.
+    /// The launch that these cells belong to.
     launch: u64,
     cells: [u32; CELLS],
 }
@@ -42,7 +42,7 @@ pub(crate) struct Race {
 }
 
 impl Race {
-    /// Such as "that thread 5 of the launch writes".
+    /// The race in words, such as "that thread 5 of the launch writes".
     pub(crate) fn describe(self) -> String {
         let thread = self.cell & !STATE;
         match self.cell & STATE {
@@ -71,7 +71,7 @@ impl Shadow {
         &mut page.cells[first..first + N]
     }
 
-    /// `shared`: the thread promises that nobody writes these bytes during the launch (`ld.global.nc`).
+    /// Records a read. `shared` means that the thread promises that nobody writes these bytes during the launch (`ld.global.nc`).
     #[inline(always)]
     pub(super) fn read<const N: usize>(
         &mut self,
@@ -133,7 +133,7 @@ impl Shadow {
     }
 }
 
-/// What a cell holds that only `thread` has read, owns, or has updated atomically.
+/// The three values of a cell that only `thread` has read, owns, or has updated atomically.
 #[inline(always)]
 fn states(thread: u32) -> [u32; 3] {
     [READ_BY, OWNED_BY, ATOMIC_BY].map(|state| state | thread & !STATE)

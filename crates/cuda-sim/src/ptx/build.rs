@@ -11,11 +11,11 @@ use super::{Constant, Global, Kernel, PARAM_BASE, Param};
 struct Declared {
     ty: Ty,
     first: u16,
-    /// How many, for `%r<5>`; none for a single `%r`.
+    /// The number of registers in `%r<5>`; none for a single `%r`.
     count: Option<u32>,
 }
 
-/// Where a 64-bit constant comes from: a value, or an offset from a module variable's address.
+/// The origin of a 64-bit constant: a value, or an offset from a module variable's address.
 type Wide = (Option<usize>, u64);
 
 pub(crate) struct Builder<'m> {
@@ -84,12 +84,12 @@ impl<'m> Builder<'m> {
         Ok(first as u16)
     }
 
-    /// A register of the 32-bit file that no name refers to.
+    /// Allocates a register of the 32-bit file that no name refers to.
     pub(crate) fn temporary(&mut self) -> Result<u16> {
         self.registers(false, 1)
     }
 
-    /// The carry flag, a register of its own.
+    /// The register that holds the carry flag.
     pub(crate) fn carry(&mut self) -> Result<u16> {
         if self.carry.is_none() {
             self.carry = Some(self.registers(false, 1)?);
@@ -97,7 +97,7 @@ impl<'m> Builder<'m> {
         self.carry.ok_or_else(|| "no carry".to_string())
     }
 
-    /// A declared register and its type.
+    /// A declared register and its type, by name.
     pub(crate) fn register(&self, name: &str) -> Result<(u16, Ty)> {
         let unknown = || format!("unknown register {name}");
         if let Some(declared) = self.declared.get(name).filter(|declared| declared.count.is_none()) {
@@ -110,13 +110,13 @@ impl<'m> Builder<'m> {
         if in_range { Ok((declared.first + number as u16, declared.ty)) } else { Err(unknown()) }
     }
 
-    /// A destination of exactly type `ty`.
+    /// A destination operand of exactly type `ty`.
     pub(crate) fn dst(&self, operand: &Operand, ty: Ty) -> Result<u16> {
         let (register, declared) = self.dst_any(operand)?;
         if ty.accepts(declared) { Ok(register) } else { Err(format!("a {declared:?} register for a {ty:?}")) }
     }
 
-    /// A destination of any type.
+    /// A destination operand of any type.
     pub(crate) fn dst_any(&self, operand: &Operand) -> Result<(u16, Ty)> {
         match operand {
             Operand::Plain { text, negative: false } => self.register(text),
@@ -124,7 +124,7 @@ impl<'m> Builder<'m> {
         }
     }
 
-    /// A source of exactly type `ty`: a register, special register or immediate.
+    /// A source operand of exactly type `ty`: a register, special register or immediate.
     pub(crate) fn src(&mut self, operand: &Operand, ty: Ty) -> Result<u16> {
         let Operand::Plain { text, negative } = operand else {
             return Err("an operand is neither register nor immediate".to_string());
@@ -172,7 +172,7 @@ impl<'m> Builder<'m> {
         Ok(register)
     }
 
-    /// A parameter's index.
+    /// The parameter of that name, if the kernel has one.
     pub(crate) fn find_param(&self, name: &str) -> Option<&Param> {
         self.params.iter().find(|param| param.name == name)
     }
@@ -204,7 +204,7 @@ impl<'m> Builder<'m> {
         }
     }
 
-    /// The next instruction pushed goes to `label`.
+    /// Marks the next instruction pushed as a branch to `label`.
     pub(crate) fn branch_to(&mut self, label: &str) {
         self.branches.push((self.code.len(), label.to_string()));
     }
@@ -214,7 +214,7 @@ impl<'m> Builder<'m> {
         self.lines.push((line, text.to_string()));
     }
 
-    /// Resolves the branches. Falling off the end returns, as PTX has it.
+    /// Resolves the branches and returns the kernel. Falling off the end returns, as PTX has it.
     pub(crate) fn finish(mut self, name: &str, line: u32) -> std::result::Result<Kernel, (u32, String)> {
         for (at, label) in std::mem::take(&mut self.branches) {
             let target = self.labels.get(&label);

@@ -1,4 +1,4 @@
-//! Decoded instructions.
+//! Decoded instructions, as the executor runs them.
 //!
 //! Every operand is an index into one of two files of registers: one for 64-bit values, one for all narrower ones. Immediates
 //! and special registers such as `%tid.x` are registers that are filled before the kernel starts, so an operation has one form.
@@ -7,10 +7,10 @@
 use super::types::Ty;
 use crate::memory::{AtomicOp, Space};
 
-/// No register.
+/// The register number that means "no register".
 pub(crate) const NONE: u16 = u16::MAX;
 
-/// What a decoded instruction does. The suffix is the width and, where it matters, the signedness of its operands.
+/// The operation of a decoded instruction. The suffix is the width and, where it matters, the signedness of its operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[rustfmt::skip]
 pub(crate) enum Code {
@@ -36,10 +36,10 @@ pub(crate) enum Code {
     Branch, UniformBranch, Return, Trap,
 }
 
-/// Which part of the executor an instruction belongs to.
+/// The part of the executor that an instruction belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Registers to registers; cannot fail.
+    /// An operation from registers to registers, which cannot fail.
     Alu,
     Memory,
     Control,
@@ -50,25 +50,25 @@ pub(crate) enum Kind {
 pub(crate) struct Inst {
     pub code: Code,
     pub kind: Kind,
-    /// 1, or 0 for the second of two operations that stand for one PTX instruction.
+    /// How many PTX instructions this counts as: 1, or 0 for the second of two operations that stand for one PTX instruction.
     pub weight: u8,
-    /// Acts where the guard is false.
+    /// Whether the instruction acts where the guard is false.
     pub negate: bool,
-    /// Predicate, or [`NONE`].
+    /// The predicate that guards the instruction, or [`NONE`].
     pub guard: u16,
-    /// Destination; of a store, the first value.
+    /// The destination register; of a store, the first value.
     pub d: u16,
-    /// First source; of a memory access, the address.
+    /// The first source register; of a memory access, the address.
     pub a: u16,
     pub b: u16,
     pub c: u16,
     pub e: u16,
-    /// Branch target, truth table of `lop3`, or index into the kernel's accesses or conversions.
+    /// The branch target, the truth table of `lop3`, or an index into the kernel's accesses or conversions.
     pub imm: u32,
 }
 
 impl Inst {
-    /// `d ← code(sources)`.
+    /// An unguarded instruction that computes `d ← code(sources)`.
     pub(crate) fn new(code: Code, d: u16, sources: &[u16]) -> Self {
         let at = |i: usize| sources.get(i).copied().unwrap_or(NONE);
         let kind = match code {
@@ -85,29 +85,29 @@ impl Inst {
     }
 }
 
-/// How a memory instruction accesses: `count` elements of `bytes` each, at the address in a register plus `offset`.
+/// How an instruction accesses memory: `count` elements of `bytes` each, at the address in a register plus `offset`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Access {
     pub space: Space,
     pub offset: i64,
     pub bytes: u8,
     pub count: u8,
-    /// Of a load: elements are extended to this many bits, with their sign if `signed`.
+    /// The number of bits to which a load extends an element, with its sign if `signed`.
     pub register_bits: u8,
     pub signed: bool,
-    /// `.nc`.
+    /// Whether the load has the modifier `.nc`.
     pub read_only: bool,
     pub atomic: Option<AtomicOp>,
 }
 
 impl Access {
-    /// Bytes of one thread's access.
+    /// The number of bytes that one thread accesses.
     pub(crate) fn len(&self) -> usize {
         usize::from(self.bytes) * usize::from(self.count)
     }
 }
 
-/// Rounding of a conversion: to the nearest, towards zero, down, up.
+/// The rounding of a conversion: to the nearest, towards zero, down, or up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Round {
     Nearest,
@@ -116,14 +116,14 @@ pub(crate) enum Round {
     Up,
 }
 
-/// A conversion without an operation of its own.
+/// A conversion that has no operation of its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Convert {
     pub from: Ty,
     pub to: Ty,
     pub round: Round,
-    /// Which file the source lives in.
+    /// Whether the source is in the file of 64-bit registers.
     pub from_wide: bool,
-    /// Bits of the destination register.
+    /// The number of bits of the destination register.
     pub register_bits: u8,
 }

@@ -1,4 +1,4 @@
-//! PTX text to words and punctuation.
+//! The lexer: from PTX text to words and punctuation.
 
 /// A piece of text and the line it stands on, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! PTX text to typed operations.
+//! The PTX front end: from text to typed operations.
 //!
 //! Whatever is not known exactly, be it a directive, an opcode, a modifier, a type or an operand, is refused with its line: a
 //! stand-in that guesses would test the guess. For the same reason float arithmetic must say `.rn` or `.rz` (without it, the
@@ -19,16 +19,16 @@ pub(crate) use types::Ty;
 
 use crate::memory;
 
-/// Where `mov` finds a kernel's parameters: an address that no allocation has. `ld.param` through a register is relative to it.
+/// The address that `mov` gives for a kernel's parameters; no allocation has it. `ld.param` through a register is relative to it.
 pub(crate) const PARAM_BASE: u64 = 1 << 52;
 
-/// A parsed module.
+/// A parsed module: its kernels and variables.
 pub(crate) struct Module {
     pub kernels: Vec<Kernel>,
     pub globals: Vec<Global>,
 }
 
-/// A module-level variable.
+/// A variable of a module, outside its kernels.
 pub(crate) struct Global {
     pub name: String,
     pub kind: memory::Kind,
@@ -42,7 +42,7 @@ pub(crate) struct Param {
     pub size: usize,
 }
 
-/// A value that a register holds from the start and nobody writes.
+/// A constant that a register holds from the start and that no instruction overwrites.
 pub(crate) struct Constant {
     pub register: u16,
     /// Index of the module variable whose address is added to `value`.
@@ -50,24 +50,24 @@ pub(crate) struct Constant {
     pub value: u64,
 }
 
-/// A kernel, decoded.
+/// A decoded kernel, ready to run.
 pub(crate) struct Kernel {
     pub name: String,
     pub params: Vec<Param>,
     pub param_bytes: usize,
-    /// `.maxntid`.
+    /// The block dimensions of `.maxntid`, if given.
     pub max_threads: Option<[u32; 3]>,
-    /// `.reqntid`.
+    /// The block dimensions of `.reqntid`, if given.
     pub required_threads: Option<[u32; 3]>,
     pub code: Vec<Inst>,
     pub accesses: Vec<Access>,
     pub converts: Vec<Convert>,
-    /// Sizes of the files of 32-bit and 64-bit registers.
+    /// The sizes of the two register files, of 32 bits and of 64 bits.
     pub num_registers: [usize; 2],
     pub constants32: Vec<Constant>,
     pub constants64: Vec<Constant>,
     pub specials: Vec<(u16, Special)>,
-    /// Per instruction, its line number and text.
+    /// The line number and the text of every instruction.
     pub lines: Vec<(u32, String)>,
 }
 
@@ -81,7 +81,7 @@ impl Kernel {
         }
     }
 
-    /// Whether `[offset, offset + len)` of the parameter block is inside one parameter.
+    /// Whether `[offset, offset + len)` of the parameter block lies inside one parameter.
     pub(crate) fn in_one_param(&self, offset: u64, len: u64) -> bool {
         self.params.iter().any(|param| {
             let at = offset.wrapping_sub(param.offset as u64);

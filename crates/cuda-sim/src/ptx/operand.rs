@@ -1,4 +1,4 @@
-//! Operands as written, before it is known what they name.
+//! Operands as they are written, before their names are resolved.
 
 use super::types::Ty;
 
@@ -7,15 +7,15 @@ use super::types::Ty;
 pub(crate) enum Operand<'t> {
     /// A register, special register, symbol, label, or immediate.
     Plain { text: &'t str, negative: bool },
-    /// `!%p`.
+    /// A negated predicate, such as `!%p`.
     Not(&'t str),
-    /// `{a, b}`.
+    /// A vector of operands, such as `{a, b}`.
     Vector(Vec<Operand<'t>>),
-    /// `[base + offset]`.
+    /// A memory operand, such as `[base + offset]`.
     Address { base: &'t str, offset: i64 },
 }
 
-/// A register that the hardware fills; 0, 1 and 2 are x, y and z.
+/// A register that the hardware fills; axes 0, 1 and 2 are x, y and z.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Special {
     Thread(usize),
@@ -65,7 +65,7 @@ pub(crate) fn literal(text: &str, negative: bool, ty: Ty) -> Result<u64, String>
     }
 }
 
-/// An unsigned decimal or hexadecimal number. Octal is refused: `010` is too easily read as ten.
+/// Parses an unsigned decimal or hexadecimal number. Octal is refused: `010` is too easily read as ten.
 pub(crate) fn magnitude(text: &str) -> Option<u64> {
     let text = text.strip_suffix('U').unwrap_or(text);
     match text.strip_prefix("0x").or(text.strip_prefix("0X")) {

@@ -1,4 +1,4 @@
-//! The structure of a module: directives, variables, kernels, statements.
+//! The parser of a module's structure: directives, variables, kernels, statements.
 
 use super::build::Builder;
 use super::decode::decode;
@@ -9,7 +9,7 @@ use super::{Global, Kernel, Module};
 use crate::memory;
 use crate::status::{Failure, Status};
 
-/// The newest PTX that a CUDA 12.0 driver accepts.
+/// The newest PTX version that a CUDA 12.0 driver accepts.
 const NEWEST_VERSION: (u64, u64) = (8, 0);
 
 /// Parses a module for a device of compute capability `capability` (80 for 8.0).
@@ -31,10 +31,10 @@ fn refuse(lines: &[&str], status: Status, (line, text): (u32, String)) -> Failur
 struct Parser<'t> {
     tokens: &'t [Token<'t>],
     at: usize,
-    /// Where the current statement began, for messages.
+    /// The token at which the current statement began, for messages.
     start: usize,
     lines: &'t [&'t str],
-    /// What a refusal is called.
+    /// The status with which a mistake is refused.
     status: Status,
 }
 
@@ -122,7 +122,7 @@ impl<'t> Parser<'t> {
         self.expect("64")
     }
 
-    /// `.global .align 4 .b8 name[24] = {65, …};`
+    /// Parses a variable, such as `.global .align 4 .b8 name[24] = {65, …};`.
     fn variable(&mut self, kind: memory::Kind) -> Result<Global> {
         if self.accept(".align") {
             let align = self.number()?;
@@ -197,7 +197,7 @@ impl<'t> Parser<'t> {
         Ok(Kernel { max_threads, required_threads, ..kernel })
     }
 
-    /// One to three numbers; a missing one is 1.
+    /// Parses one to three numbers; a missing one is 1.
     fn dimensions(&mut self) -> Result<[u32; 3]> {
         let mut out = [1; 3];
         for (i, dimension) in out.iter_mut().enumerate() {
@@ -209,7 +209,7 @@ impl<'t> Parser<'t> {
         Ok(out)
     }
 
-    /// `.param .u64 name` or `.param .align 8 .b8 name[96]`.
+    /// Parses a parameter, such as `.param .u64 name` or `.param .align 8 .b8 name[96]`.
     fn param(&mut self, builder: &mut Builder) -> Result<()> {
         self.expect(".param")?;
         let align = if self.accept(".align") { Some(self.small()? as usize) } else { None };
@@ -240,7 +240,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// `.reg .b32 %r<5>;` or `.reg .b64 %SP, %SPL;`
+    /// Parses a declaration of registers, such as `.reg .b32 %r<5>;` or `.reg .b64 %SP, %SPL;`.
     fn registers(&mut self, builder: &mut Builder) -> Result<()> {
         self.at += 1;
         let ty = self.ty()?;

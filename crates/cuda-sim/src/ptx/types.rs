@@ -1,4 +1,4 @@
-//! PTX's fundamental types.
+//! The fundamental types of PTX.
 
 /// A type, as instructions and declarations name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,7 +22,7 @@ pub(crate) enum Ty {
 }
 
 impl Ty {
-    /// From its name without the dot.
+    /// Parses a type from its name without the dot.
     pub(crate) fn parse(name: &str) -> Option<Ty> {
         Some(match name {
             "pred" => Ty::Pred,
@@ -45,7 +45,7 @@ impl Ty {
         })
     }
 
-    /// Bits of a value; a predicate has none in memory.
+    /// The bits of a value in memory; a predicate has none.
     pub(crate) fn bits(self) -> u32 {
         match self {
             Ty::Pred => 1,
@@ -60,7 +60,7 @@ impl Ty {
         self.bits() as usize / 8
     }
 
-    /// Whether it lives in the file of 64-bit registers.
+    /// Whether a register of this type is in the file of 64-bit registers.
     pub(crate) fn is_wide(self) -> bool {
         self.bits() == 64
     }
@@ -77,7 +77,7 @@ impl Ty {
         matches!(self, Ty::B8 | Ty::B16 | Ty::B32 | Ty::B64)
     }
 
-    /// Signed or unsigned integer, not bits.
+    /// Whether this is a signed or unsigned integer type, not an untyped one.
     pub(crate) fn is_integer(self) -> bool {
         !(self == Ty::Pred || self.is_float() || self.is_untyped())
     }
@@ -88,7 +88,7 @@ impl Ty {
         self.bits() == declared.bits() && self.same_family(declared)
     }
 
-    /// [`Ty::accepts`] for `ld`, `st` and `cvt`, whose registers may be wider than the type.
+    /// As [`Ty::accepts`], but for `ld`, `st` and `cvt`, whose registers may be wider than the type.
     pub(crate) fn accepts_wider(self, declared: Ty) -> bool {
         let widens = self.bits() < declared.bits() && !self.is_float() && !declared.is_float();
         self.accepts(declared) || (widens && self != Ty::Pred)

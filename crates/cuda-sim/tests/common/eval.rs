@@ -12,8 +12,8 @@ pub enum To {
     P,
 }
 
-/// One thread per element of `inputs`. Operand `i` is in `%di` as 64 bits, in `%ri`, `%fi` and `%hi` as its low bits, and in
-/// `%pi` as its lowest bit.
+/// Runs one thread per element of `inputs`. Operand `i` is in `%di` as 64 bits, in `%ri`, `%fi` and `%hi` as its low bits, and
+/// in `%pi` as its lowest bit.
 pub fn eval(body: &str, to: To, inputs: &[[u64; 3]]) -> Vec<u64> {
     let unpack: String = (1..=3)
         .map(|i| {

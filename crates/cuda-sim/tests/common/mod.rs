@@ -43,13 +43,13 @@ pub fn get<T: Copy>(mut value: T, f: impl FnOnce(Out<T>) -> Status) -> Result<T>
 static FREE: Mutex<[bool; 8]> = Mutex::new([true; 8]);
 static FREED: Condvar = Condvar::new();
 
-/// A device of one's own, with a fresh context that is current on this thread.
+/// A device that no other test uses, with a fresh context that is current on this thread.
 pub struct Gpu {
     pub ordinal: usize,
 }
 
 impl Gpu {
-    /// Any device but the old one.
+    /// Takes any free device but the last one, which is too old for the kernels.
     pub fn new() -> Self {
         Self::among(0..7)
     }
@@ -141,7 +141,7 @@ impl Drop for Gpu {
     }
 }
 
-/// A kernel argument.
+/// A kernel argument of one of the parameter types.
 pub enum Arg {
     U32(u32),
     U64(u64),

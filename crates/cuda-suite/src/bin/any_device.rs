@@ -1,4 +1,4 @@
-//! Noise on the GPU if there is one, else on the CPU: what a trainer that links the feature `cuda` does.
+//! Adds noise on the GPU if there is one, else on the CPU, as a trainer does that links the feature `cuda`.
 
 use corrnoise::cuda::{OnCuda, stream};
 use corrnoise::{Form, Key, Mechanism, Plan, Result, Shard};

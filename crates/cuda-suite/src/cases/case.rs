@@ -1,4 +1,4 @@
-//! One thing that a mutant is run on: a plan, places in the coordinate space, and what is done.
+//! A test case for (mutated) kernels: a plan, segments of the coordinate space, and a list of actions.
 
 use super::edge::edge;
 use crate::compare::Both;
@@ -8,19 +8,19 @@ use corrnoise::{Incarnations, Plan, Result, Row, RunKey, Shard};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a step's noise is added to.
+/// The gradient that a step's noise is added to.
 #[derive(Clone, Copy, Debug)]
 pub enum Onto {
-    /// Zero: every bit of the noise shows.
+    /// A gradient of zeros: every bit of the noise shows.
     Zero,
     /// Values no two of which are alike: rounding shows, and so does a swapped coordinate.
     Values,
-    /// Also infinities, NaN, subnormals and the largest values, in every place of a thread's sixteen.
+    /// As [`Onto::Values`], with infinities, NaN, subnormals and the largest values at every place of a thread's sixteen.
     Special,
-    /// The noise's own negative, rounded to the gradient's type: what is left shows the noise's lowest bits.
+    /// The noise's own negative, rounded to the gradient's type: the sum shows the noise's lowest bits.
     Cancelled,
-    /// What brings the sum nearest to the middle between two values of the gradient's type: any rounding shows. For f32, which
-    /// is not rounded again, as [`Onto::Cancelled`].
+    /// The value that brings the sum nearest to the middle between two values of the gradient's type: any wrong rounding shows.
+    /// For f32, whose sum is not rounded again, the same as [`Onto::Cancelled`].
     Halfway,
     /// What makes the sum's rounding depend on the noise's last bit, where there is such a value; else as [`Onto::Cancelled`].
     Edge {
@@ -29,16 +29,16 @@ pub enum Onto {
     },
     /// One, but infinite at one or two places of a segment.
     Infinity {
-        /// Which segment.
+        /// The segment that has the infinities.
         segment: usize,
-        /// Which coordinates of it.
+        /// The coordinates of the infinities within the segment.
         at: [usize; 2],
-        /// Of which sign.
+        /// Whether the infinities are negative.
         negative: bool,
     },
 }
 
-/// What [`Onto::Special`] mixes with ordinary values; 13 do not divide a tile.
+/// The values that [`Onto::Special`] mixes with ordinary ones; 13 does not divide a tile.
 const SPECIAL: [f32; 13] = [
     f32::NAN,
     1.0,
@@ -56,12 +56,12 @@ const SPECIAL: [f32; 13] = [
 ];
 
 impl Onto {
-    /// Whether it follows the step's noise.
+    /// Whether the gradient depends on the step's noise.
     pub fn follows_noise(self) -> bool {
         matches!(self, Onto::Cancelled | Onto::Halfway | Onto::Edge { .. })
     }
 
-    /// The value at place `i` of segment `segment`; `place` is its place in the buffer and `noise` what will be added to it.
+    /// The value at place `i` of segment `segment`; `place` is its place in the buffer, and `noise` is what will be added to it.
     fn value<E: Both>(self, segment: usize, i: usize, place: usize, noise: f32) -> E {
         E::from_f32(match self {
             Onto::Cancelled => -noise,
@@ -82,7 +82,7 @@ impl Onto {
     }
 }
 
-/// The middle between the two values of type `E` that a number lies between; 0 for f32.
+/// The middle between the two neighbouring values of type `E` around a number; 0 for f32.
 fn halfway<E: Both>(number: f32) -> f32 {
     let dropped = match E::TYPE {
         ElementType::F32 => return 0.0,
@@ -92,18 +92,18 @@ fn halfway<E: Both>(number: f32) -> f32 {
     f32::from_bits(number.to_bits() >> dropped << dropped | 1 << (dropped - 1))
 }
 
-/// A step that owns its lists.
+/// A step, like [`Step`], that owns its lists.
 #[derive(Clone, Debug)]
 pub struct Lowered {
-    /// The step's number; the device only reports it.
+    /// The step's number, which the device only reports.
     pub number: u64,
-    /// What noise is multiplied with.
+    /// The factor that the noise is multiplied by.
     pub scale: f32,
-    /// What noise it is.
+    /// The kernel that makes the noise.
     pub work: Work,
 }
 
-/// [`StepKernel`] with its lists.
+/// A [`StepKernel`] that owns its lists.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "as in `StepKernel`")]
 pub enum Work {
@@ -113,7 +113,7 @@ pub enum Work {
 }
 
 impl Lowered {
-    /// Step `number` of a plan.
+    /// Lowers step `number` of a plan.
     pub fn of(plan: &Plan, number: u64) -> Result<Lowered> {
         let mut terms = Vec::new();
         let step = Step::lower(plan, number, &Incarnations::first(), &mut terms)?;
@@ -125,7 +125,7 @@ impl Lowered {
         Ok(Lowered { number, scale: step.scale, work })
     }
 
-    /// The same with another name for the row that it makes; a regenerated sum keeps its terms.
+    /// The same step with another name for the row that it makes; a regenerated sum keeps its terms.
     pub fn with_row(mut self, name: Row) -> Lowered {
         match &mut self.work {
             Work::Blt { row, .. } | Work::Ring { row, .. } => *row = name,
@@ -160,36 +160,36 @@ impl Lowered {
     }
 }
 
-/// What is done with a backend.
+/// An action of a case on its backend.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// One step by value.
+    /// Adds one step's noise, with the step's arguments passed by value.
     Step(Lowered, Onto),
-    /// The steps are scheduled on the device, then `launches` are enqueued; those past the end must give NaN.
+    /// Schedules the steps on the device, then enqueues `launches` of them; launches past the end must give NaN.
     Replay {
-        /// What is scheduled.
+        /// The steps that are scheduled on the device.
         steps: Vec<Lowered>,
-        /// How many steps are enqueued.
+        /// The number of steps that are enqueued.
         launches: usize,
-        /// What each is added to.
+        /// The gradient of every launch.
         onto: Onto,
     },
-    /// The steps are scheduled, and one is captured as a graph, which is launched; then the replay ends, and the graph is launched
-    /// again. Launches past the end of the schedule or of the replay must give NaN, and leave the state alone.
+    /// Schedules the steps, captures one as a graph, and launches the graph; then ends the replay and launches the graph again.
+    /// Launches past the end of the schedule or of the replay must give NaN and leave the state unchanged.
     Graph {
-        /// What is scheduled.
+        /// The steps that are scheduled on the device.
         steps: Vec<Lowered>,
-        /// How often the graph is launched within the replay.
+        /// The number of graph launches within the replay.
         launches: usize,
-        /// How often it is launched after.
+        /// The number of graph launches after its end.
         after: usize,
-        /// What each is added to.
+        /// The gradient of every launch.
         onto: Onto,
     },
 }
 
 impl Action {
-    /// What its steps are added to.
+    /// The gradient that the action's steps are added to.
     pub fn onto(&self) -> Onto {
         match self {
             Action::Step(_, onto) | Action::Replay { onto, .. } | Action::Graph { onto, .. } => *onto,
@@ -197,33 +197,33 @@ impl Action {
     }
 }
 
-/// A plan, places, and what is done.
+/// A case: a plan, segments, and a list of actions.
 pub struct Case {
-    /// For people.
+    /// The name of the case in messages.
     pub name: &'static str,
-    /// The form and the rounds.
+    /// The plan, which fixes the form and the rounds of the cipher.
     pub plan: Plan,
-    /// One key per life.
+    /// The keys of the run's incarnations, by number.
     pub keys: Arc<Vec<RunKey>>,
-    /// The shard's segments.
+    /// The segments of the shard.
     pub segments: Vec<Range<u64>>,
-    /// Per segment, how far its memory is from where the kernel may use fours: 0 to 3 values.
+    /// Per segment, how many values (0 to 3) its memory lies past an address where the kernel may access four at a time.
     pub shifts: Vec<u64>,
-    /// In order, on one backend.
+    /// The actions, in order, all on one backend.
     pub actions: Vec<Action>,
 }
 
-/// Values between two segments, which nobody may touch.
+/// The number of values between two segments; they must stay unchanged.
 const GUARD: usize = 8;
 
 impl Case {
-    /// The shard of the segments.
+    /// The shard that consists of the segments.
     pub fn shard(&self) -> Result<Shard> {
         let end = self.segments.iter().map(|segment| segment.end).max().unwrap_or(1);
         Shard::whole(end)?.select(&self.segments)
     }
 
-    /// Where each segment lies in a buffer, and the buffer's length.
+    /// The place of each segment in a buffer, and the buffer's length.
     pub fn places(&self) -> (Vec<Range<usize>>, usize) {
         let mut at = 0;
         let places = self.segments.iter().zip(&self.shifts).map(|(segment, shift)| {
@@ -238,7 +238,7 @@ impl Case {
         (places, at + GUARD)
     }
 
-    /// The buffer before a step whose noise is `noise`, in the buffer's places; empty if the buffer does not follow it.
+    /// The buffer before a step. `noise` is the step's noise in the buffer's layout, or empty if the gradient does not depend on it.
     pub fn buffer<E: Both>(&self, onto: Onto, noise: &[f32]) -> Vec<E> {
         let (places, len) = self.places();
         let mut buffer: Vec<E> = (0..len).map(|i| Onto::Values.value(0, i, i, 0.0)).collect();

@@ -1,4 +1,4 @@
-//! One case on a device: every launch is compared with what the CPU engine left behind.
+//! Runs one case on a device and compares every launch with the results of the CPU engine.
 
 use super::case::{Action, Case, Lowered};
 use super::expected::Seen;
@@ -9,7 +9,7 @@ use corrnoise::cuda::cudarc::driver::{CudaGraph, CudaSlice, CudaStream, DevicePt
 use corrnoise::cuda::{Cuda, DeviceGradient};
 use std::sync::Arc;
 
-/// What was found to differ, if anything was.
+/// The first difference in words, if there is one.
 type Difference = corrnoise::Result<Option<String>>;
 
 /// A backend in the middle of a case.
@@ -26,7 +26,7 @@ fn failed(error: impl std::fmt::Display) -> Error {
 }
 
 impl<'c, E: Both + Copy> Run<'c, E> {
-    /// A new backend for a case. A case with graphs has a stream of its own: the default one cannot be captured.
+    /// Creates a backend for a case. A case with graphs gets a stream of its own: the default one cannot be captured.
     pub(super) fn new(
         case: &'c Case,
         expected: &'c [Seen<E>],
@@ -38,12 +38,12 @@ impl<'c, E: Both + Copy> Run<'c, E> {
         Ok(Run { case, cuda, expected: expected.iter(), last: None })
     }
 
-    /// The backend.
+    /// The CUDA backend that runs the case.
     pub(super) fn cuda(&self) -> &Cuda {
         &self.cuda
     }
 
-    /// Does what an action says; a launch counts as `stride` steps.
+    /// Performs an action; a launch counts as `stride` steps.
     pub(super) fn act(&mut self, action: &Action, stride: u64) -> Difference {
         match action {
             Action::Step(step, _) => self.launch(Some(step)),
@@ -74,7 +74,7 @@ impl<'c, E: Both + Copy> Run<'c, E> {
         Ok((made != expected).then(|| format!("{made} steps counted, not {expected}")))
     }
 
-    /// A step by value, or the next of the schedule.
+    /// Launches a step by value, or the next one of the schedule.
     fn launch(&mut self, step: Option<&Lowered>) -> Difference {
         let seen = self.expected.next().expect("one per launch");
         let mut device = self.cuda.stream().clone_htod(&seen.before).map_err(failed)?;
@@ -110,7 +110,8 @@ impl<'c, E: Both + Copy> Run<'c, E> {
         Ok(None)
     }
 
-    /// Launches the last graph once more, without a backend: keys, state and schedule are gone, and a launch that reads them faults.
+    /// Launches the last graph once more, after its backend is gone: keys, state and schedule are freed, and a launch that
+    /// reads them faults.
     pub(super) fn outlive(self) -> Difference {
         let Run { cuda, mut expected, last: Some((graph, mut device)), .. } = self else { return Ok(None) };
         let stream = cuda.stream().clone();
@@ -133,7 +134,7 @@ impl<'c, E: Both + Copy> Run<'c, E> {
         graph.ok_or_else(|| failed("nothing was captured"))
     }
 
-    /// The segments within a buffer on the device.
+    /// The segments of a buffer on the device.
     fn gradients(&self, device: &mut CudaSlice<E>) -> Vec<DeviceGradient<'static>> {
         let base = device.device_ptr_mut(self.cuda.stream()).0;
         let raw = |place: std::ops::Range<usize>| {

@@ -8,27 +8,27 @@ use corrnoise::cuda::cudarc::driver::CudaStream;
 use corrnoise::{Cpu, CpuOptions, Error};
 use std::sync::Arc;
 
-/// What one step left behind.
+/// The results of one launch on the CPU.
 pub(super) struct Seen<E> {
-    /// The buffer before it.
+    /// The buffer before the launch.
     pub(super) before: Vec<E>,
-    /// The whole buffer; every NaN as one.
+    /// The bits of the whole buffer after the launch, with every NaN as one.
     pub(super) gradients: Vec<u32>,
     /// The first step so far at which a gradient left its range.
     pub(super) overflow: Option<u64>,
 }
 
-/// A case and what the CPU engine makes of it.
+/// A case and the results of the CPU engine.
 pub struct Expected<E> {
     case: Case,
     steps: Vec<Seen<E>>,
-    /// Per slot, at the end.
+    /// The final state, slot by slot.
     state: Vec<Vec<u8>>,
 }
 
 #[allow(clippy::eq_op, reason = "what differs from itself is NaN, whatever the type")]
 fn bits<E: Both + Copy>(buffer: &[E]) -> Vec<u32> {
-    // Only a NaN differs from itself. Which one it is, is not promised.
+    // Only a NaN differs from itself. Which NaN a sum gives is not promised.
     buffer.iter().map(|&value| if value == value { value.bits() } else { u32::MAX }).collect()
 }
 
@@ -47,7 +47,7 @@ impl<E: Both + Copy> Expected<E> {
         let options = CpuOptions { threads: 1, compact: true, ..CpuOptions::default() };
         let new = || Cpu::new(&case.plan, &case.keys, &case.shard()?, options);
         let mut cpu = new()?;
-        // Makes the noise that gradients follow, if any do: a backend with all lives of a run is not cheap.
+        // This backend makes the noise that gradients depend on, if any do: a backend with all incarnations of a run is not cheap.
         let follows = case.actions.iter().any(|action| action.onto().follows_noise());
         let mut ahead = follows.then(new).transpose()?;
         let mut steps = Vec::new();
@@ -56,7 +56,7 @@ impl<E: Both + Copy> Expected<E> {
             let (list, launches) = match action {
                 Action::Step(step, _) => (std::slice::from_ref(step), 1),
                 Action::Replay { steps, launches, .. } => (steps.as_slice(), *launches),
-                // What is left of an ended schedule is nobody's.
+                // After the end of the replay, nothing runs what is left of the schedule.
                 Action::Graph { steps, launches, after, .. } => {
                     (&steps[..steps.len().min(*launches)], launches + after)
                 }
@@ -79,7 +79,7 @@ impl<E: Both + Copy> Expected<E> {
                 steps.push(Seen { before, gradients: bits(&buffer), overflow });
             }
         }
-        // For a graph that outlives the backend.
+        // The last entry is for a graph that outlives the backend.
         let before = case.buffer::<E>(Onto::Values, &[]);
         let mut buffer = before.clone();
         fill_nan(&case, &mut buffer);
@@ -88,17 +88,17 @@ impl<E: Both + Copy> Expected<E> {
         Ok(Expected { case, steps, state })
     }
 
-    /// The case's name.
+    /// The name of the case.
     pub fn name(&self) -> &'static str {
         self.case.name
     }
 
-    /// Runs the case on the device of `stream`: the first difference, if there is one.
+    /// Runs the case on the device of `stream` and returns the first difference, if there is one.
     pub fn difference(&self, stream: &Arc<CudaStream>) -> corrnoise::Result<Option<String>> {
         self.difference_counting(stream, 1)
     }
 
-    /// The same with kernels whose `advance` counts `stride` steps at a time: what 2³² launches would do, in a few.
+    /// As [`Expected::difference`], with kernels whose `advance` counts `stride` steps at a time: a few launches do what 2³² would.
     pub fn difference_counting(
         &self,
         stream: &Arc<CudaStream>,
@@ -117,12 +117,12 @@ impl<E: Both + Copy> Expected<E> {
     }
 }
 
-/// What becomes of gradients without noise of their own.
+/// Fills the segments with NaN, as a launch without a step of its own must do.
 fn fill_nan<E: Both + Copy>(case: &Case, buffer: &mut [E]) {
     case.places().0.into_iter().for_each(|place| buffer[place].fill(E::from_f32(f32::NAN)));
 }
 
-/// A step on the CPU: its number if a gradient left its range.
+/// Runs a step on the CPU; returns its number if a gradient overflowed.
 fn on_cpu<E: Both>(
     case: &Case,
     cpu: &mut Cpu,
@@ -142,7 +142,7 @@ fn on_cpu<E: Both>(
     }
 }
 
-/// All slots of a backend's state.
+/// The content of every slot of a backend's state.
 fn state(case: &Case, backend: &impl Backend) -> corrnoise::Result<Vec<Vec<u8>>> {
     let form = case.plan.form();
     let slots = form.num_slots();

@@ -1,4 +1,4 @@
-//! What mutants are run on: small shapes that reach every instruction, and one large one for what shows once in millions.
+//! The list of cases: small shapes that reach every instruction, and one large shape for differences that show once in millions.
 
 #![allow(clippy::single_range_in_vec_init, reason = "a shard of one segment is a list of one range")]
 
@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 pub(super) const TILE: u64 = 512;
 
-/// What a module of `crates/cuda/ptx/` runs.
+/// The kind of form that a module of `crates/cuda/ptx/` runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Runs {
     Blt(usize),
@@ -49,7 +49,7 @@ impl Runs {
     }
 }
 
-/// The form with a history in bf16, through its file format: a form without that choice still compiles.
+/// The form with a history in bf16, set through its file format so that this compiles for forms without that choice.
 fn history(form: Form, bf16: bool) -> Result<Form> {
     if !bf16 {
         return Ok(form);
@@ -65,18 +65,18 @@ pub(super) fn few_keys() -> Arc<Vec<RunKey>> {
     Arc::new((0..3).map(key).collect())
 }
 
-/// As many lives as a run can have. Made once: each key has memory of its own, which the system must map and lock.
+/// The keys of as many incarnations as a run can have. Made once: each key has memory of its own, which the system must map and lock.
 fn many_keys() -> Arc<Vec<RunKey>> {
     static KEYS: OnceLock<Arc<Vec<RunKey>>> = OnceLock::new();
     KEYS.get_or_init(|| Arc::new((0..0xffff).map(key).collect())).clone()
 }
 
-/// Steps of a plan, whose rows belong to `life` and have bits in both words of their names.
-fn steps(plan: &Plan, range: Range<u64>, life: impl Fn(u64) -> u16) -> Result<Vec<Lowered>> {
+/// Steps of a plan whose rows belong to `incarnation(step)` and have bits set in both words of their names.
+fn steps(plan: &Plan, range: Range<u64>, incarnation: impl Fn(u64) -> u16) -> Result<Vec<Lowered>> {
     range
         .map(|t| {
             let family = if t % 2 == 0 { Family::Step } else { Family::TreeNode };
-            Ok(Lowered::of(plan, t)?.with_row(Row::new(family, life(t), (t % 64) << 33 | t)?))
+            Ok(Lowered::of(plan, t)?.with_row(Row::new(family, incarnation(t), (t % 64) << 33 | t)?))
         })
         .collect()
 }
@@ -85,14 +85,14 @@ fn one_by_one(steps: Vec<Lowered>, onto: impl Fn(usize) -> Onto) -> Vec<Action> 
     steps.into_iter().enumerate().map(|(i, step)| Action::Step(step, onto(i))).collect()
 }
 
-/// 68 segments that begin and end at each of a thread's sixteen places, in memory that allows fours and in memory that does not;
-/// some are shorter than a four.
+/// 68 segments that begin and end at each of a thread's sixteen places, in memory that allows accesses of four values and in
+/// memory that does not; some have fewer than four values.
 fn edges() -> (Vec<Range<u64>>, Vec<u64>) {
     let place = |i: u64, lane: u64| 128 * (i / 4 % 4) + 4 * (lane % 31) + i % 4;
     let mut segments: Vec<Range<u64>> = (0..64)
         .map(|i: u64| {
             let base = TILE * (3 * i + 1);
-            // The end's place runs through all sixteen too, an odd and an even number of places from the start's.
+            // The ends run through all sixteen places too, at odd and at even distances from the starts.
             base + place(i, 5 * i + 1)
                 ..base + TILE * (1 + i % 3 / 2) + place(7 * i + 5 + i / 16 % 2, 3 * i + 2)
         })
@@ -108,7 +108,7 @@ fn edges() -> (Vec<Range<u64>>, Vec<u64>) {
     (segments, shifts)
 }
 
-/// The cases that every mutant of a module runs, cheapest first. `f16`: gradients can leave their range.
+/// The cases that every mutant of a module runs, cheapest first. `f16` adds those of gradients that can overflow.
 pub fn fast(module: &str, f16: bool) -> Result<Vec<Case>> {
     let runs = Runs::of(module)?;
     let mut cases = vec![
@@ -149,7 +149,7 @@ fn whole(runs: Runs) -> Result<Case> {
     Ok(Case { name: "whole", plan, keys: few_keys(), segments, shifts, actions: one_by_one(steps, onto) })
 }
 
-/// Where the low word of the block counter overflows, and beyond 2⁴⁷ coordinates.
+/// Coordinates where the low word of the block counter overflows, and coordinates beyond 2⁴⁷.
 fn far(runs: Runs) -> Result<Case> {
     let plan = Plan::new(2, runs.form(1)?, 0.75)?.with_rounds(Rounds::R20)?;
     let segments =
@@ -166,11 +166,11 @@ fn far(runs: Runs) -> Result<Case> {
     })
 }
 
-/// Three steps on the host, six on the device, in two schedules, one on the host again; the form restarts within.
+/// Three steps by value, six from two schedules on the device, then three by value again; the form restarts within.
 fn replayed(runs: Runs) -> Result<Case> {
     let plan = Plan::new(12, runs.form(4)?.with_restarts(5)?, 0.75)?;
     let mut all = steps(&plan, 0..12, |t| if t < 3 { 0 } else { 1 })?;
-    // Numbers of more than 32 bits: the flag tells them.
+    // Step numbers have more than 32 bits: the overflow flag reports them.
     all.iter_mut().for_each(|step| step.number += 1 << 40);
     let last = all.split_off(9);
     let second = all.split_off(7);
@@ -199,12 +199,12 @@ fn past_the_end(runs: Runs) -> Result<Case> {
     })
 }
 
-/// Two graphs, each launched again after its replay ended. Steps are left over in both schedules: a counter that still points into
-/// them shows, and so does one that is set back.
+/// Two graphs, each launched again after its replay ended. Steps are left over in both schedules, so that a counter shows that
+/// still points into them or is set back.
 fn ended(runs: Runs) -> Result<Case> {
     let plan = Plan::new(12, runs.form(3)?.with_restarts(7)?, 0.75)?;
     let all = steps(&plan, 0..10, |t| t as u16 % 3)?;
-    // Made are 0, then 1 to 3 of 1 to 6, then 4 to 7 of 4 to 8, then 8 and 9.
+    // The steps made are 0, then 1 to 3 of a schedule of 1 to 6, then 4 to 7 of a schedule of 4 to 8, then 8 and 9.
     let mut actions = one_by_one(all[..1].to_vec(), |_| Onto::Zero);
     actions.push(Action::Graph { steps: all[1..7].to_vec(), launches: 3, after: 2, onto: Onto::Values });
     actions.push(Action::Graph { steps: all[4..9].to_vec(), launches: 4, after: 1, onto: Onto::Special });
@@ -213,7 +213,8 @@ fn ended(runs: Runs) -> Result<Case> {
     Ok(Case { name: "ended", plan, keys: few_keys(), segments, shifts: vec![0, 1], actions })
 }
 
-/// For kernels whose `advance` counts 2³² steps at a time: after the first launch the lower half of the counter is 0, as at the start.
+/// A case for kernels whose `advance` counts 2³² steps at a time: after the first launch the lower half of the counter is 0, as
+/// at the start.
 pub fn leaping(module: &str) -> Result<Case> {
     let runs = Runs::of(module)?;
     let plan = Plan::new(2, runs.form(1)?, 0.75)?;
@@ -225,8 +226,8 @@ pub fn leaping(module: &str) -> Result<Case> {
     Ok(Case { name: "leaping", plan, keys: few_keys(), segments: vec![4..261], shifts: vec![0], actions })
 }
 
-/// One infinity of each sign at each place of a thread, by fours and one by one. Numbers descend, so that each step must lower
-/// the flag; in between, largest values and NaN must not.
+/// One infinity of each sign at each place of a thread, in memory that allows accesses of four values and in memory that does
+/// not. Step numbers descend, so that each step must lower the overflow flag; in between, the largest values and NaN must not.
 fn overflows(runs: Runs) -> Result<Case> {
     let plan = Plan::new(1, runs.form(1)?, 1e-3)?;
     let segments = vec![0..TILE, 1_024..1_024 + TILE];
@@ -244,7 +245,7 @@ fn overflows(runs: Runs) -> Result<Case> {
             push(Onto::Infinity { segment, at: [at(place); 2], negative: false }, 1e-3)?;
             push(Onto::Values, 1e-3)?;
             push(Onto::Infinity { segment, at: [at(place); 2], negative: true }, 1e-3)?;
-            // Two at a time: one must not undo the other.
+            // With two infinities at a time, one must not hide the other.
             for other in [0, place / 4 * 4] {
                 push(Onto::Infinity { segment, at: [at(place), at(other)], negative: false }, 1e-3)?;
             }
@@ -255,7 +256,7 @@ fn overflows(runs: Runs) -> Result<Case> {
     Ok(Case { name: "overflows", plan, keys: few_keys(), segments, shifts: vec![0, 1], actions })
 }
 
-/// A ring without slots.
+/// A ring of one band, which has no slots.
 fn one_band(runs: Runs) -> Result<Case> {
     let plan = Plan::new(2, runs.form(0)?, 0.75)?;
     let actions = one_by_one(steps(&plan, 0..2, |_| 0)?, |_| Onto::Zero);
@@ -312,10 +313,10 @@ fn lives(runs: Runs) -> Result<Case> {
     let lists = vec![number(0, rows.clone()), number(1, vec![]), number(2, rows.into_iter().rev().collect())];
     let actions = one_by_one(lists, |_| Onto::Zero);
     let keys = many_keys();
-    Ok(Case { name: "lives", plan, keys, segments: vec![1..513], shifts: vec![3], actions })
+    Ok(Case { name: "incarnations", plan, keys, segments: vec![1..513], shifts: vec![3], actions })
 }
 
-/// 260 terms: more words than one launch of `stage` carries.
+/// 260 terms, which are more words than one launch of `stage` carries.
 fn long_list(runs: Runs) -> Result<Case> {
     let plan = Plan::new(262, runs.form(260)?, 0.75)?;
     let actions = vec![Action::Step(Lowered::of(&plan, 261)?, Onto::Zero)];

@@ -1,4 +1,4 @@
-//! Small cases that reach every instruction of every kernel, with gradients between guards, and what the CPU engine makes of them.
+//! Small cases that reach every instruction of every kernel, with gradients between guards, and the CPU engine's results for them.
 //!
 //! They run as one test of the suite, and `crates/mutate` judges mutated kernels by them.
 
@@ -33,7 +33,7 @@ pub fn modules() -> Vec<String> {
     names
 }
 
-/// Every small case of every module, with gradients of one type.
+/// Runs every small case of every module, with gradients of one type.
 pub(crate) fn every_small_case<E: Both + Copy>(stream: &Arc<CudaStream>) {
     let modules = modules();
     assert!(!modules.is_empty());

@@ -1,7 +1,7 @@
-//! Blocks of the keystream whose radius words are small (one thread in 8192 has one) or whose words are at a limit that is
-//! compared with (one in 2³²): cases go where they are.
+//! Blocks of the keystream whose radius words are small (one thread in 8192 has one) or whose words equal a limit (one in 2³²),
+//! so that cases can place segments there.
 //!
-//! Found by search, with ChaCha8, the key of life 0 and row 0; the tests below make them again.
+//! They were found by search with ChaCha8, the key of incarnation 0 and row 0; the tests below verify them.
 
 use corrnoise::chacha::ChaCha;
 use corrnoise::{Family, Result, Rounds, Row, RunKey};
@@ -20,7 +20,7 @@ pub(super) const LARGEST: [u64; 8] = [
     6_790_601_810,
     6_601_948_620,
 ];
-/// Per pair, a block whose radius word is 2¹⁶, the smallest that has none.
+/// Per pair, a block whose radius word is 2¹⁶, the smallest that is not extended.
 const SMALLEST: [u64; 8] = [
     2_649_108_190,
     3_427_847_624,
@@ -45,7 +45,7 @@ pub(super) const BESIDE: [u64; 8] = [
     1_734_215_499,
 ];
 
-/// Per pair, a block whose angle word is 2³² − 1: −1, the last that swaps the two normals.
+/// Per pair, a block whose angle word is 2³² − 1 (as a signed number −1), the last that swaps the two normals.
 const LAST_ANGLE: [u64; 8] = [
     2_924_131_144,
     4_945_987_515,
@@ -56,7 +56,7 @@ const LAST_ANGLE: [u64; 8] = [
     6_986_466_269,
     9_204_622_827,
 ];
-/// Per pair, a block whose angle word is 0, the first that does not.
+/// Per pair, a block whose angle word is 0, the first that does not swap the normals.
 const FIRST_ANGLE: [u64; 8] = [
     3_729_030_801,
     12_012_337_130,
@@ -132,10 +132,10 @@ pub(crate) fn many_tails() -> impl Iterator<Item = u64> {
     TILES.get_or_init(search).iter().copied()
 }
 
-/// The key of a life; no two are alike.
-pub(crate) fn key(life: u16) -> RunKey {
+/// The key of an incarnation; no two are alike.
+pub(crate) fn key(incarnation: u16) -> RunKey {
     let mut bytes: [u8; 32] = std::array::from_fn(|i| (i * 29 + 3) as u8);
-    for (byte, number) in bytes.iter_mut().zip(life.to_le_bytes()) {
+    for (byte, number) in bytes.iter_mut().zip(incarnation.to_le_bytes()) {
         *byte ^= number;
     }
     RunKey::from_bytes(bytes)

@@ -1,4 +1,4 @@
-//! Classes of bounds, loops and launches.
+//! Classes of equivalent mutants in bounds, loops and launches.
 
 use super::Change;
 use crate::operators::Operator;
@@ -16,7 +16,7 @@ pub(super) fn bounds(change: &Change<'_>) -> bool {
         && change.old.operands[1..].iter().all(of_a_bound)
 }
 
-/// The test before the loop over rounds stands where the block's first constant is put in place.
+/// The test before the loop over rounds, recognised by the cipher's first constant close after it.
 pub(super) fn rounds(change: &Change<'_>) -> bool {
     let is_test = |setp: &Instruction| {
         let near = |other: &&Instruction| (setp.line..setp.line + 16).contains(&other.line);
@@ -51,7 +51,7 @@ pub(super) fn one_block(change: &Change<'_>) -> bool {
     }
     let old = change.old;
     match old.opcode.as_str() {
-        // 0 · threads + thread: the number of threads does not count, nor does the half of the product.
+        // The index is 0 · threads + thread: neither the number of threads nor the half of the product matters.
         "mad.lo.s32" => {
             let others_kept = change.new.as_ref().is_some_and(|new| new.operands[3] == old.operands[3]);
             change.new_opcode() == "mad.hi.s32" || (others_kept && change.operator == Operator::Redirect)
@@ -65,7 +65,7 @@ pub(super) fn one_block(change: &Change<'_>) -> bool {
     }
 }
 
-/// What decides whether a thread adds by fours: if it is refused, the thread adds one by one, to the same bits.
+/// The test whether a thread adds four values at a time: where it is refused, the thread adds one at a time, to the same bits.
 pub(super) fn by_ones(change: &Change<'_>) -> bool {
     let to = change.new_opcode();
     let (old, new) = (change.old.operands.get(2).and_then(|o| o.parse::<i64>().ok()), change.new_integer(2));
@@ -87,7 +87,7 @@ pub(super) fn by_ones(change: &Change<'_>) -> bool {
                 && (change.operator == Operator::Redirect
                     || (change.operator == Operator::Immediate && grows))
         }
-        // Never aligned.
+        // The address then never counts as aligned.
         "setp.eq.s64" => {
             let remainder = change.definition(&change.old.operands[1]);
             let of_alignment = |and: &Instruction| {
@@ -105,7 +105,7 @@ pub(super) fn by_ones(change: &Change<'_>) -> bool {
     }
 }
 
-/// What decides whether a thread makes a tail block: each pair looks at its own word once more.
+/// The test whether a thread computes a tail block: each pair tests its own word once more.
 pub(super) fn needless_tail(change: &Change<'_>) -> bool {
     let of_minimum =
         |setp: &Instruction| change.definition(&setp.operands[1]).is_some_and(|d| d.opcode == "min.u32");
@@ -118,24 +118,24 @@ pub(super) fn needless_tail(change: &Change<'_>) -> bool {
     }
 }
 
-/// A pair's own limit, raised: looked at only where another word of the block is small.
+/// A pair's own limit, raised: it is tested only where another word of the block is small.
 pub(super) fn second_word(change: &Change<'_>) -> bool {
     let raised = change.new_integer(2) == Some(65_536);
     change.is("setp.gt.u32", &[(2, "65535")]) && change.operator == Operator::Immediate && raised
 }
 
-/// A counter that goes up by one meets its limit.
+/// The end of a loop whose counter goes up by one until it equals its limit.
 pub(super) fn loop_end(change: &Change<'_>) -> bool {
     change.old.opcode == "setp.lt.u32" && change.new_opcode() == "setp.ne.u32"
 }
 
-/// The search is skipped for one segment, which it would find as well.
+/// The test that skips the search if there is one segment, which the search would find as well.
 pub(super) fn one_segment(change: &Change<'_>) -> bool {
     let is_test = |setp: &Instruction| {
         let from_host = || change.definition(&setp.operands[1]).is_some_and(|d| d.opcode == "ld.param.u32");
         setp.opcode == "setp.gt.u32" && setp.operands[2] == "1" && from_host()
     };
-    // Two numbers that the search keeps apart.
+    // The search never compares two numbers that these two comparisons tell apart.
     if change.is("setp.gt.u32", &[(2, "1")]) && change.new_opcode() == "setp.ne.u32" {
         return true;
     }
@@ -148,7 +148,7 @@ pub(super) fn one_segment(change: &Change<'_>) -> bool {
     change.operator == Operator::Guard && unguarded && change.definition(guard).is_some_and(is_test)
 }
 
-/// Values for a loop over rounds that would not run at all: written again where it does.
+/// Initial values for the path on which the loop over rounds does not run: the path that runs it writes them again.
 pub(super) fn skipped_loop(change: &Change<'_>) -> bool {
     let mut after =
         change.kernel.instructions.iter().skip_while(|other| other.line <= change.old.line).take(40);
@@ -187,7 +187,7 @@ pub(super) fn last_return(change: &Change<'_>) -> bool {
     change.old.opcode == "ret" && change.operator == Operator::Drop && last == Some(change.old.line)
 }
 
-/// The number that stands for "ended" in a counter.
+/// The number that stands for "ended" in the step counter.
 pub(super) fn ended(change: &Change<'_>) -> bool {
     if change.kernel.name != "finish" {
         return false;
@@ -196,12 +196,12 @@ pub(super) fn ended(change: &Change<'_>) -> bool {
     if change.is("mov.u64", &[(1, "-9223372036854775808")]) {
         return change.new_integer(1).is_some_and(far);
     }
-    // The counter's own address is such a number.
+    // The counter's own address is also a number that is no index.
     let address = |new: &Instruction| new.operands[0] == "[%rd2]" && new.operands[1] == "%rd2";
     change.is("st.global.u64", &[(0, "[%rd2]"), (1, "%rd4")]) && change.new.as_ref().is_some_and(address)
 }
 
-/// Threads that fill the last block, where no state is written.
+/// The test for threads past the last tile, in kernels that write no state.
 pub(super) fn past_the_tiles(change: &Change<'_>) -> bool {
     let is_test = |setp: &Instruction| {
         let limit = setp.operands.get(2).and_then(|limit| change.definition(limit)?.operands.get(1));
@@ -259,7 +259,7 @@ pub(super) fn launch_key(change: &Change<'_>) -> bool {
         }
 }
 
-/// Whether a launch is live, just past the last step of a schedule, where no state is written.
+/// The test whether a launch is live, just past the last step of a schedule, in kernels that write no state.
 pub(super) fn just_past(change: &Change<'_>) -> bool {
     let mut next = change.kernel.instructions.iter().skip_while(|other| other.line <= change.old.line);
     let is_live = next
@@ -269,7 +269,7 @@ pub(super) fn just_past(change: &Change<'_>) -> bool {
     change.old.opcode == "setp.lt.u64" && is_live && without_state && change.new_opcode() == "setp.le.u64"
 }
 
-/// The value of a NaN, in the rounding of a ring's history.
+/// The value of a NaN in the rounding of a ring's history.
 pub(super) fn history(change: &Change<'_>) -> bool {
     let others_kept = |new: &Instruction| new.operands[2..] == change.old.operands[2..];
     if change.module == "ring_bf16" && change.is("setp.gt.u32", &[(2, "2139095040")]) {

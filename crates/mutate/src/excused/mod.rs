@@ -1,7 +1,7 @@
-//! The survivors that no case can kill: each class says why its mutants do what the original does.
+//! Equivalent mutants: each class describes survivors that no case can kill, and says why they do what the original does.
 //!
-//! A class is looked at before a mutant is judged, and only counts if it survives: a class that is too wide would hide a hole, so
-//! each names its instruction as narrowly as it can.
+//! A mutant's class is looked up before it is judged, and counts only if it survives. A class that is too wide would hide a gap
+//! in the tests, so each names its instruction as narrowly as it can.
 
 mod flow;
 mod numbers;
@@ -10,17 +10,17 @@ use crate::draw::Mutant;
 use crate::operators::Operator;
 use crate::ptx::{Instruction, Kernel, Module};
 
-/// A mutant as its classes see it.
+/// A mutant in the form that the classes test.
 struct Change<'k> {
     module: &'k str,
     kernel: &'k Kernel,
     operator: Operator,
     old: &'k Instruction,
-    /// None if it is not one instruction.
+    /// The new instruction, or none if the new text is not one instruction.
     new: Option<Instruction>,
 }
 
-/// A class: a test and the reason.
+/// A class: its test, and the reason why its mutants are equivalent.
 type Class = (fn(&Change<'_>) -> bool, &'static str);
 
 const CLASSES: &[Class] = &[
@@ -107,7 +107,7 @@ const CLASSES: &[Class] = &[
     ),
 ];
 
-/// Why a surviving mutant is as good as the original, if it belongs to a known class.
+/// The reason why a surviving mutant is equivalent to the original, if it belongs to a known class.
 pub fn excuse(module: &Module, kernel: &Kernel, mutant: &Mutant) -> Option<&'static str> {
     let old = kernel.instructions.iter().find(|instruction| instruction.line == mutant.line)?;
     let single = !mutant.after.contains('\n');
@@ -121,7 +121,7 @@ impl Change<'_> {
         self.new.as_ref().map_or("", |new| &new.opcode)
     }
 
-    /// The integer that took the place of operand `at`.
+    /// The integer that replaced operand `at`.
     fn new_integer(&self, at: usize) -> Option<i64> {
         self.new.as_ref()?.operands.get(at)?.parse().ok()
     }
@@ -132,7 +132,7 @@ impl Change<'_> {
         before.filter(|other| other.operands.first().is_some_and(|d| d == register)).last()
     }
 
-    /// Whether a source is this constant, by a `mov` before.
+    /// Whether one of the sources holds one of these constants, set by an earlier `mov`.
     fn has_constant(&self, constants: &[&str]) -> bool {
         let is = |text: &str| constants.contains(&text);
         let sources = self.old.operands.iter().skip(1);

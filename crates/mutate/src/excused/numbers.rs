@@ -1,4 +1,4 @@
-//! Classes of arithmetic: results that are exact, cut off, or never look at what was changed.
+//! Classes of equivalent mutants in arithmetic: the result is exact, is cut off, or does not depend on the change.
 
 use super::Change;
 use crate::operators::Operator;
@@ -10,7 +10,7 @@ pub(super) fn exact(change: &Change<'_>) -> bool {
         && match change.old.opcode.as_str() {
             "mul.rn.f32" => change.has_constant(&powers),
             "add.rn.f32" => change.has_constant(&["0fBF800000"]),
-            // An exponent.
+            // The conversion of an exponent is exact.
             "cvt.rn.f32.s32" => {
                 let exponent = change.definition(&change.old.operands[1]);
                 exponent.is_some_and(|add| add.opcode == "add.s32" && add.operands[2] == "-126")
@@ -51,10 +51,10 @@ pub(super) fn not_negative(change: &Change<'_>) -> bool {
         "cvt.rn.f32.u64" => to == "cvt.rn.f32.s64",
         "cvt.u64.u32" => to == "cvt.s64.s32",
         "mul.wide.u32" => to == "mul.wide.s32",
-        // Exponents of positive numbers, upper halves of f32, thread numbers, middles of segments.
+        // The shifted values are exponents of positive numbers, upper halves of f32, thread numbers or middles of segments.
         "shr.u32" => to == "shr.s32" && ["1", "5", "16", "23"].contains(&change.old.operands[2].as_str()),
         "shr.u64" => to == "shr.s64",
-        // A remainder, or an address.
+        // The compared value is a remainder or an address.
         "setp.eq.s64" => to == "setp.le.s64" && change.old.operands[2] == "0",
         "setp.eq.s32" => to == "setp.le.s32" && change.old.operands[2] == "0",
         "setp.ne.s32" => to == "setp.gt.s32" && change.old.operands[2] == "0",
@@ -68,7 +68,7 @@ pub(super) fn not_negative(change: &Change<'_>) -> bool {
             to == "cvt.s32.s16" && change.kernel.instructions.iter().filter(reads).all(shifts)
         }
         "setp.lt.u32" | "setp.ge.u32" => to.ends_with(".s32") && to[..7] == change.old.opcode[..7],
-        // Not where a word of the keystream is compared with the limit of a tail.
+        // The test of a keystream word against the tail limit is excluded.
         "setp.gt.u32" => to == "setp.gt.s32" && change.old.operands[2] == "1",
         "setp.lt.u64" | "setp.le.u64" | "setp.ge.u64" => {
             to.ends_with(".s64") && to[..7] == change.old.opcode[..7]
@@ -127,7 +127,7 @@ pub(super) fn masked_zeros(change: &Change<'_>) -> bool {
         || (new.is_some_and(|mask| mask & 0x1ff == 124) && change.is("and.b32", &[(2, "124")]));
     // Bits of a mantissa's mask that the exponent's bits are put over.
     let of_mantissa = new.is_some_and(|mask| mask & !0x3f00_0000 == 0x7f_ffff);
-    // After a shift to the left the lowest bit is zero.
+    // After a shift to the left, the lowest bit is zero.
     let of_sign =
         new.is_some_and(|mask| mask as u32 == 0x8000_0001) && change.is("and.b32", &[(2, "-2147483648")]);
     of_thread
@@ -151,13 +151,13 @@ pub(super) fn disjoint(change: &Change<'_>) -> bool {
         ["shl.b32", "shl.b64", "and.b32"].contains(&opcode)
     };
     let (from, to) = (change.old.opcode.as_str(), change.new_opcode());
-    // The cosine, whose sign is set by exclusive or, is positive.
+    // The cosine is positive before exclusive or sets its sign.
     let pairs = [("or.b32", "xor.b32"), ("or.b64", "xor.b64"), ("or.b64", "add.s64"), ("xor.b32", "or.b32")];
     let exclusive = pairs.contains(&(from, to));
     exclusive && change.old.operands[1..].iter().any(cleared)
 }
 
-/// Not zero, and not between 0 and 2⁻⁶⁴ either.
+/// Comparisons of a uniform with 0: a uniform is neither 0 nor below 2⁻⁶⁴ in magnitude.
 pub(super) fn uniform(change: &Change<'_>) -> bool {
     let bits = change.new.as_ref().and_then(|new| new.operands.get(2)?.strip_prefix("0f"));
     let small = |bits: u32| bits & 0x7fff_ffff < 0x1f80_0000;
@@ -217,7 +217,7 @@ pub(super) fn same_constant(change: &Change<'_>) -> bool {
         .all(|(old, new)| constant(old).is_some() && constant(old) == constant(new))
 }
 
-/// An amount of `shf`, in a register of its own.
+/// The distance of a funnel shift, held in a register.
 pub(super) fn amount(change: &Change<'_>) -> bool {
     let old = change.old.operands.get(1).and_then(|operand| operand.parse::<i64>().ok());
     let (Some(old), Some(new)) = (old, change.new_integer(1)) else { return false };
@@ -226,13 +226,13 @@ pub(super) fn amount(change: &Change<'_>) -> bool {
     change.old.opcode == "mov.u32" && (old - new) % 32 == 0 && change.kernel.instructions.iter().any(rotates)
 }
 
-/// Position and length of a field that ends with the register.
+/// The position and the length of a bit field that ends at the register's top.
 pub(super) fn field(change: &Change<'_>) -> bool {
     let (Some(position), Some(length)) = (change.new_integer(3), change.new_integer(4)) else { return false };
     change.is("bfi.b64", &[(3, "32"), (4, "32")]) && position & 0xff == 32 && length & 0xff >= 32
 }
 
-/// A flag that is set where no schedule is looked at, and read through a mask of 8 bits.
+/// A flag that is set where there is no schedule, and read through a mask of 8 bits.
 pub(super) fn set_flag(change: &Change<'_>) -> bool {
     let flag = change.old.operands.first();
     let reads = |other: &&Instruction| other.operands.iter().skip(1).any(|operand| Some(operand) == flag);
@@ -242,7 +242,7 @@ pub(super) fn set_flag(change: &Change<'_>) -> bool {
         && change.kernel.instructions.iter().filter(reads).all(masks)
 }
 
-/// A flag is set or it is not.
+/// The value of a flag, of which only the lowest bit matters.
 pub(super) fn flag(change: &Change<'_>) -> bool {
     let odd = |number: i64| number & 1 == 1;
     if change.is("and.b16", &[(2, "255")]) {

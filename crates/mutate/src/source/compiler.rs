@@ -1,11 +1,11 @@
-//! The pinned compiler, as a process that is asked again and again.
+//! The pinned compiler, run as a server process.
 
 use super::tokens::{Change, Source};
 use crate::ptx::kernels_folder;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// `kernels/build serve` and the folder that it compiles.
+/// The process `kernels/build serve` and the folder that it compiles.
 pub(super) struct Compiler {
     child: Child,
     ask: ChildStdin,
@@ -26,7 +26,7 @@ impl Compiler {
         Ok(Compiler { child, ask, answer: BufReader::new(answer), folder })
     }
 
-    /// The PTX of a module with one change to its sources; none if it does not compile.
+    /// Compiles a module with one change to its sources; returns none if that fails.
     pub(super) fn compile(
         &mut self,
         module: &str,
@@ -54,7 +54,7 @@ impl Compiler {
 
 impl Drop for Compiler {
     fn drop(&mut self) {
-        // It would end with its input as well; nothing is lost by ending it now.
+        // The process would also end with its input; killing it loses nothing.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

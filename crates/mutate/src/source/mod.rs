@@ -31,7 +31,7 @@ impl Suites {
         Ok(Suites { f32, bf16, f16: Suite::new(module).map_err(failed)? })
     }
 
-    /// The small cases of all types first: millions of values only for what survives them.
+    /// Judges a text by the small cases of all types first, and runs the large ones only on survivors.
     fn judge(&self, module: &Module, text: &str) -> Verdict {
         fn one<E: Both + Copy>(suite: &Suite<E>, module: &Module, text: &str, deep: bool) -> Verdict {
             suite.judge(0, &module.text, text, deep)
@@ -50,7 +50,7 @@ impl Suites {
     }
 }
 
-/// Whether a module is made from a source file.
+/// Whether a module is compiled from a source file.
 fn is_made_from(module: &str, file: &str) -> bool {
     match file.strip_suffix(".cu") {
         Some(stem) => module.starts_with(stem),
@@ -74,7 +74,7 @@ pub fn run(modules: &[Module], options: &Options) -> Result<Report, String> {
         if tries > 20 * options.count {
             return Err("nothing to mutate: no module has such a name".into());
         }
-        // Files evenly: the forms are short, and matter as much as the cipher.
+        // Files are drawn evenly: those of the forms are short, but matter as much as the cipher.
         let file = &files[random.below(files.len())];
         let own: Vec<&Change> = changes.iter().filter(|change| change.file == file.name).collect();
         let made: Vec<&Module> =
@@ -87,7 +87,7 @@ pub fn run(modules: &[Module], options: &Options) -> Result<Report, String> {
             report.refused += 1;
             continue;
         };
-        // What the compiler makes nothing of changes nothing.
+        // The compiled text is unchanged, so this is not a mutant.
         if text == module.text {
             report.refused += 1;
             continue;

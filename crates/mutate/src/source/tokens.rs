@@ -1,30 +1,30 @@
-//! What can be changed in a line of CUDA.
+//! Mutations of a line of CUDA: tokens and literals that can be replaced.
 
 use std::fmt;
 use std::path::Path;
 
-/// A source file.
+/// A source file of the kernels.
 pub(super) struct Source {
     pub name: String,
     pub text: String,
 }
 
-/// One token of one line, as another.
+/// A change of one token of one line.
 pub(super) struct Change {
     pub file: String,
-    /// Counted from 0.
+    /// The line, counted from 0.
     pub line: usize,
-    /// Where in the line.
+    /// The position of the token in the line.
     at: usize,
     pub from: String,
     pub to: String,
     pub kind: &'static str,
-    /// The whole line, for people.
+    /// The whole line, for messages and classes.
     pub whole: String,
 }
 
 impl Change {
-    /// The text with the change.
+    /// The file's text with the change applied.
     pub(super) fn apply(&self, text: &str) -> String {
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         lines[self.line].replace_range(self.at..self.at + self.from.len(), &self.to);
@@ -39,7 +39,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// The sources of the kernels, by name.
+/// The sources of the kernels, sorted by name.
 pub(super) fn sources(folder: &Path) -> Result<Vec<Source>, String> {
     let failed = |error| format!("{}: {error}", folder.display());
     let mut sources = Vec::new();
@@ -54,7 +54,7 @@ pub(super) fn sources(folder: &Path) -> Result<Vec<Source>, String> {
     Ok(sources)
 }
 
-/// Tokens and what they become.
+/// Tokens and their replacements, with the kind of each change.
 const TOKENS: &[(&str, &str, &str)] = &[
     ("arithmetic", " + ", " - "),
     ("arithmetic", " - ", " + "),
@@ -95,7 +95,7 @@ const TOKENS: &[(&str, &str, &str)] = &[
     ("operand", "(i64)", "(int)"),
 ];
 
-/// Every change of a file that one token allows.
+/// Every change of one token that a file allows.
 pub(super) fn changes(source: &Source) -> Vec<Change> {
     let mut out = Vec::new();
     for (number, line) in source.text.lines().enumerate() {
@@ -124,7 +124,7 @@ pub(super) fn changes(source: &Source) -> Vec<Change> {
     out
 }
 
-/// Integers, and where they are.
+/// The integer literals of a line, with their positions.
 fn literals(code: &str) -> Vec<(usize, &str)> {
     let bytes = code.as_bytes();
     let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.';
@@ -140,7 +140,7 @@ fn literals(code: &str) -> Vec<(usize, &str)> {
     out
 }
 
-/// One more, one less, none, and a few bits flipped.
+/// A literal plus one, minus one, zero, and with some bits flipped.
 fn constants(literal: &str) -> Vec<String> {
     let digits = literal.trim_end_matches(['u', 'l']);
     let suffix = &literal[digits.len()..];

@@ -1,4 +1,4 @@
-//! How a ledger's folder is changed.
+//! Changes of a ledger's folder.
 
 use super::made::{NONCES, Runs, hex};
 use super::truth::{count, prefix};
@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// Something in the folder.
+/// An entry of the folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Entry {
     File(Vec<u8>),
@@ -32,7 +32,7 @@ impl Entry {
 
 type Entries = Vec<(OsString, Entry)>;
 
-/// Changes one thing.
+/// Changes one thing in the folder.
 pub(super) fn change(random: &mut Random, runs: &Runs, entries: &mut Entries) {
     let at = random.below(entries.len().max(1));
     let name = name(random, runs);
@@ -79,7 +79,7 @@ fn add(
     }
 }
 
-/// The folder's lock: whatever can be opened is as good as any other file.
+/// Changes the folder's lock: any file that can be opened serves as one.
 fn lock(random: &mut Random, entries: &mut Entries) {
     entries.retain(|(name, _)| name != "lock");
     let choices = [Entry::Folder, Entry::Fifo, Entry::File(b"junk".to_vec()), Entry::Link("lock".into())];
@@ -106,7 +106,7 @@ fn name(random: &mut Random, runs: &Runs) -> OsString {
     }
 }
 
-/// Something that is no claim, or leads to one.
+/// An entry that is not a claim, or leads to one.
 fn random_entry(random: &mut Random, entries: &Entries) -> Entry {
     let target = |random: &mut Random| random.pick(entries).0.clone().into();
     match random.below(8) {
@@ -148,12 +148,12 @@ fn edited(random: &mut Random, mut bytes: Vec<u8>, others: &[Vec<u8>]) -> Vec<u8
     }
 }
 
-/// Edits the description, with its BLAKE3 made anew or left.
+/// Edits the description, with its BLAKE3 recomputed or left as it was.
 fn described_anew(random: &mut Random, bytes: &[u8]) -> Option<Vec<u8>> {
     let len = usize::try_from(u64::from_le_bytes(bytes.get(128..136)?.try_into().ok()?)).ok()?;
     let mut json = bytes.get(168..168_usize.checked_add(len)?)?.to_vec();
     if random.below(4) == 0 {
-        // No splice: it could give a name twice, of which the values that `serde_json` keeps say nothing.
+        // There is no splice: it could repeat a field's name, of which `serde_json` keeps only one value.
         json = flipped(random, json);
     } else {
         let mut value: Value = serde_json::from_slice(&json).ok()?;

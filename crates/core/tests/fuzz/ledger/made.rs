@@ -1,4 +1,4 @@
-//! Real runs: their checkpoints, their ledgers, and starts of them.
+//! Real runs: their checkpoints, their ledgers, and attempts to start them.
 
 use super::change::Entry;
 use crate::Random;
@@ -18,7 +18,7 @@ pub(super) const NONCES: [[u8; 16]; 3] = [[0x9a; 16], [0x37; 16], [0x51; 16]];
 pub(super) struct Runs {
     plan: Plan,
     whole: Shard,
-    /// Of each run, under the first incarnation and then under that of `NONCES[0]`.
+    /// The checkpoints of each run, under the first incarnation and then under that of `NONCES[0]`.
     checkpoints: [Vec<Saved>; 2],
     /// Ledgers that these runs left.
     pub(super) ledgers: Vec<Vec<(OsString, Entry)>>,
@@ -31,7 +31,7 @@ struct Saved {
     bytes: Vec<u8>,
 }
 
-/// How an attempt begins; the number is that of a checkpoint.
+/// The way in which an attempt begins; the number is that of a checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Begin {
     First,
@@ -40,7 +40,7 @@ pub(super) enum Begin {
     New(usize),
 }
 
-/// A start.
+/// An attempt to start or resume a run.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
     run: usize,
@@ -102,7 +102,7 @@ impl Runs {
         saved
     }
 
-    /// What a few starts leave, with steps and without.
+    /// The ledger that a few starts leave, with steps and without.
     fn ledger(&self, random: &mut Random) -> Vec<(OsString, Entry)> {
         let folder = tempfile::tempdir().unwrap();
         for _ in 0..1 + random.below(8) {
@@ -125,7 +125,7 @@ impl Runs {
         entries.into_iter().enumerate().map(|(i, (name, entry))| (renumbered(name, i), entry)).collect()
     }
 
-    /// A start of some coordinates of some run.
+    /// An attempt on some coordinates of some run.
     pub(super) fn attempt(&self, random: &mut Random) -> Attempt {
         let run = random.below(2);
         let mut ends: Vec<u64> = (0..2 + 2 * random.below(2)).map(|_| random.word() % 1200).collect();
@@ -158,7 +158,7 @@ impl Runs {
         Mechanism::resume_from(&self.plan, key, shard, vec![checkpoint], resume, cpu)
     }
 
-    /// The first step of an attempt, and its incarnation as names have it; nothing for a new one.
+    /// The first step of an attempt, and its incarnation as file names spell it; none for a new incarnation.
     pub(super) fn first(&self, attempt: &Attempt) -> Option<(u64, String)> {
         let saved = |i: usize| &self.checkpoints[attempt.run][i];
         match attempt.begin {

@@ -1,4 +1,4 @@
-//! Ledgers that were damaged, edited or moved about: what a start may still do.
+//! Ledgers that were damaged, edited or moved about, and the starts that they must still allow or refuse.
 //!
 //! A claim is intact if its file is whole, its check bits and its BLAKE3 are right, and its name is that of its run and incarnation.
 //! - A start at step s is accepted exactly if no claim whose name says that it is of the same run and incarnation is damaged, and no
@@ -21,12 +21,12 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// Names of what is in a folder.
+/// The names of a folder's entries.
 fn names(folder: &Path) -> Vec<std::ffi::OsString> {
     std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
 }
 
-/// One case; says whether the start was accepted, and whether it asked for a new incarnation.
+/// Runs one case; returns whether the start was accepted, and whether it asked for a new incarnation.
 fn check(runs: &Runs, case: u64) -> [bool; 2] {
     let mut random = Random::new(case);
     let temporary = tempfile::tempdir().unwrap();
@@ -37,7 +37,7 @@ fn check(runs: &Runs, case: u64) -> [bool; 2] {
         change(&mut random, runs, &mut entries);
     }
     entries.iter().for_each(|(name, entry)| entry.make(&folder.join(name)));
-    // Another process of the run, or of another, that is alive.
+    // Another process, of this run or another, that is alive.
     let other = (random.below(3) == 0).then(|| (runs.attempt(&mut random), random.below(3)));
     let before = names(&folder);
     let mut other = other.and_then(|(attempt, steps)| Some((runs.start(&folder, &attempt).ok()?, steps)));

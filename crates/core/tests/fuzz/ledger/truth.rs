@@ -1,4 +1,4 @@
-//! What a ledger says, read without the library.
+//! The meaning of a ledger, read without the library.
 
 use super::made::{Attempt, Runs};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// An intact claim.
+/// An intact claim of the folder.
 struct Found {
     made: u64,
     description: Value,
@@ -19,7 +19,7 @@ pub(super) fn count(next_step: u64) -> u64 {
     next_step << 23 | mixed >> 41
 }
 
-/// How the names of a run's and incarnation's claims begin.
+/// The prefix of the names of a run's and incarnation's claims.
 pub(super) fn prefix(run: &str, incarnation: &str) -> String {
     format!("{}-{incarnation}-", &run[..run.len().min(32)])
 }
@@ -34,7 +34,7 @@ fn segments(value: &Value) -> Option<Vec<(u64, u64)>> {
     (ends.is_sorted() && segments.iter().all(|(start, end)| start < end)).then_some(segments)
 }
 
-/// A claim, if its file is whole and its name its own.
+/// A claim, if its file is whole and its name is its own.
 fn read(path: &Path) -> Option<Found> {
     if !std::fs::symlink_metadata(path).ok()?.is_file() {
         return None;

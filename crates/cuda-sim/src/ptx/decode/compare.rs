@@ -1,4 +1,4 @@
-//! `setp`: comparisons, optionally combined with another predicate.
+//! Decodes `setp`: comparisons, optionally combined with another predicate.
 
 use super::Result;
 use crate::ptx::build::Builder;
@@ -59,7 +59,7 @@ fn compare(
     Ok(Inst::new(code, p, &if swapped { [b, a] } else { [a, b] }))
 }
 
-/// The operation, and whether its operands are swapped: greater is less the other way round.
+/// The operation of a comparison, and whether its operands are swapped: `a > b` runs as `b < a`.
 fn code(comparison: &str, ty: Ty) -> Option<(Code, bool)> {
     if ty == F32 {
         return float(comparison);

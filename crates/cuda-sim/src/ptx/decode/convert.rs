@@ -1,4 +1,4 @@
-//! `cvt` and `cvta`.
+//! Decodes the conversions `cvt` and `cvta`.
 
 use super::Result;
 use crate::ptx::build::Builder;
@@ -69,7 +69,7 @@ fn convert(
     Ok(Inst::new(code, d, &[a]))
 }
 
-/// The rounding of a conversion that is supported: PTX demands one exactly where it matters.
+/// The rounding of a supported conversion. PTX demands a modifier exactly where a conversion can round.
 fn rounding(round: Option<&str>, to: Ty, from: Ty) -> Option<Round> {
     match (round, to, from) {
         (None, to, from) if to.is_integer() && from.is_integer() => Some(Round::Zero),

@@ -1,4 +1,4 @@
-//! `ld`, `st`, `atom` and `red`.
+//! Decodes the memory instructions `ld`, `st`, `atom` and `red`.
 
 use super::Result;
 use crate::memory::{AtomicOp, Space};
@@ -29,15 +29,15 @@ pub(super) fn decode(builder: &mut Builder, head: &str, ty: Ty, operands: &[Oper
     }
 }
 
-/// What the parts between `ld` or `st` and the type say.
+/// The modifiers between `ld` or `st` and the type.
 struct Modifiers {
-    /// None for parameters.
+    /// The state space; none for parameters.
     space: Option<Space>,
     count: u8,
     read_only: bool,
 }
 
-/// Caching hints change no value and are dropped; `.nc` is a promise that is kept and checked. The order is PTX's.
+/// Parses the modifiers, in PTX's order. Caching hints change no value and are dropped; `.nc` is a promise that is kept and checked.
 fn modifiers(parts: &[&str], hints: &[&str]) -> Result<Modifiers> {
     let mut out = Modifiers { space: Some(Space::Generic), count: 1, read_only: false };
     let mut rest = parts;
@@ -81,7 +81,7 @@ fn modifiers(parts: &[&str], hints: &[&str]) -> Result<Modifiers> {
     }
 }
 
-/// The elements of an operand of `count` elements.
+/// The elements of an operand that must have `count` of them.
 fn elements<'o, 't>(operand: &'o Operand<'t>, count: u8) -> Result<&'o [Operand<'t>]> {
     match operand {
         Operand::Vector(elements) if count > 1 && elements.len() == usize::from(count) => Ok(elements),
@@ -172,7 +172,7 @@ fn store(
     Ok(Inst::new(Code::Store, from[0], &sources).with_imm(index))
 }
 
-/// A value to store and the bits of its register, which may be wider than the type: then the low part is stored.
+/// The register of a value to store, and its bits. It may be wider than the type: then its low part is stored.
 fn stored(builder: &mut Builder, operand: &Operand, ty: Ty) -> Result<(u16, u32)> {
     if let Ok((register, declared)) = builder.dst_any(operand)
         && ty.accepts_wider(declared)
@@ -182,7 +182,7 @@ fn stored(builder: &mut Builder, operand: &Operand, ty: Ty) -> Result<(u16, u32)
     Ok((builder.src(operand, ty)?, ty.bits()))
 }
 
-/// A register with the address, and what is left to add.
+/// A register that holds the base address, and the offset that is left to add.
 fn address(builder: &mut Builder, base: &str, offset: i64) -> Result<(u16, i64)> {
     if !base.starts_with('%') {
         return Ok((builder.symbol(base, offset)?, 0));
@@ -195,7 +195,7 @@ fn address(builder: &mut Builder, base: &str, offset: i64) -> Result<(u16, i64)>
     }
 }
 
-/// An offset into the parameter block, checked against the named parameter's bounds and its own alignment.
+/// An offset into the parameter block, checked against the named parameter's bounds and alignment.
 fn param_offset(builder: &Builder, name: &str, offset: i64, len: usize) -> Result<i64> {
     let param = builder.find_param(name).ok_or_else(|| format!("unknown parameter {name}"))?;
     let inside = usize::try_from(offset).is_ok_and(|offset| offset + len <= param.size);

@@ -1,4 +1,4 @@
-//! Opcode and operands to instructions.
+//! Decoding: from opcode and operands to instructions.
 //!
 //! An opcode is matched as a whole, in two halves: everything before the last dot against fixed strings, the last part as a
 //! type. A modifier that no table lists therefore matches nothing and is refused.
@@ -15,7 +15,7 @@ use super::types::Ty;
 
 type Result<T> = std::result::Result<T, String>;
 
-/// The instructions, mostly one, that an opcode with operands stands for.
+/// The instructions, mostly one, that an opcode with its operands decodes to.
 pub(crate) fn decode(builder: &mut Builder, opcode: &str, operands: &[Operand]) -> Result<Vec<Inst>> {
     if let Some(inst) = control(builder, opcode, operands)? {
         return Ok(vec![inst]);
@@ -52,7 +52,7 @@ fn control(builder: &mut Builder, opcode: &str, operands: &[Operand]) -> Result<
     Ok(Some(Inst::new(code, 0, &[])))
 }
 
-/// Instructions that compute `d` from sources whose types follow from the opcode.
+/// Decodes an instruction that computes `d` from sources whose types follow from the opcode.
 fn arithmetic(builder: &mut Builder, head: &str, ty: Ty, operands: &[Operand]) -> Result<Inst> {
     let form = table::form(head, ty).ok_or("unknown instruction, modifier or type")?;
     let [d, sources @ ..] = operands else { return Err("no operands".to_string()) };
@@ -84,7 +84,7 @@ fn immediate(operand: &Operand, ty: Ty) -> Result<u64> {
     }
 }
 
-/// Copies, addresses of symbols, packing and unpacking.
+/// Decodes `mov`: copies, addresses of symbols, packing and unpacking.
 fn mov(builder: &mut Builder, head: &str, ty: Ty, operands: &[Operand]) -> Result<Inst> {
     if head != "mov" || matches!(ty.bits(), 8) || ty == Ty::F16 {
         return Err("unknown instruction, modifier or type".to_string());
@@ -112,7 +112,7 @@ fn is_symbol_start(c: char) -> bool {
     c.is_ascii_alphabetic() || c == '_' || c == '$'
 }
 
-/// The type of each part when `ty` is split in `parts`.
+/// The type of each part when `ty` is split into `parts`.
 fn part(ty: Ty, parts: usize) -> Result<Ty> {
     match (ty, parts) {
         (Ty::B32, 2) | (Ty::B64, 4) => Ok(Ty::B16),

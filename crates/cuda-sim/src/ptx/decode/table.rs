@@ -1,4 +1,4 @@
-//! The arithmetic instructions: opcode to operation and operand types.
+//! The table of arithmetic instructions: from opcode to operation and operand types.
 
 use crate::ptx::inst::Code::{self, *};
 use crate::ptx::types::Ty::{self, *};
@@ -8,11 +8,11 @@ pub(super) struct Form {
     pub code: Code,
     pub destination: Ty,
     pub sources: Vec<Ty>,
-    /// Reads or writes the carry flag.
+    /// Whether the operation reads or writes the carry flag.
     pub carries: bool,
 }
 
-/// The form of `head.ty`, such as `mul.wide` and `u32`; none if it is not known exactly.
+/// The form of `head.ty`, such as `mul.wide` and `u32`; none if the table does not list it.
 pub(super) fn form(head: &str, ty: Ty) -> Option<Form> {
     if let Some(code) = unary(head, ty) {
         return Some(same(code, ty, 1));
@@ -29,7 +29,7 @@ pub(super) fn form(head: &str, ty: Ty) -> Option<Form> {
     mixed(head, ty).or_else(|| carry(head, ty))
 }
 
-/// Destination and `count` sources of type `ty`.
+/// The form whose destination and `count` sources all have type `ty`.
 fn same(code: Code, ty: Ty, count: usize) -> Form {
     Form { code, destination: ty, sources: vec![ty; count], carries: false }
 }
@@ -46,7 +46,7 @@ fn unary(head: &str, ty: Ty) -> Option<Code> {
     })
 }
 
-/// Results are `.u32` whatever the source.
+/// Operations that count bits; their results are `.u32` whatever the source type.
 fn count(head: &str, ty: Ty) -> Option<Code> {
     Some(match (head, ty) {
         ("clz", B32) => Clz32,
@@ -57,7 +57,8 @@ fn count(head: &str, ty: Ty) -> Option<Code> {
     })
 }
 
-/// Unsigned and bitwise operations of 16 bits are those of 32 bits, since a 16-bit value has zeros above it.
+/// Operations of two operands of one type. Unsigned and bitwise operations of 16 bits are those of 32 bits, since a 16-bit
+/// value has zeros above it.
 #[rustfmt::skip]
 fn binary(head: &str, ty: Ty) -> Option<Code> {
     Some(match (head, ty) {
@@ -96,7 +97,7 @@ fn ternary(head: &str, ty: Ty) -> Option<Code> {
     })
 }
 
-/// Operand types that differ: shift counts, widening products, bit fields, selections.
+/// Operations whose operand types differ: shift counts, widening products, bit fields, selections.
 fn mixed(head: &str, ty: Ty) -> Option<Form> {
     let of = |code, destination, sources: &[Ty]| {
         Some(Form { code, destination, sources: sources.to_vec(), carries: false })
@@ -124,7 +125,7 @@ fn mixed(head: &str, ty: Ty) -> Option<Form> {
         ("bfi", B64) => of(Bfi64, ty, &[ty, ty, U32, U32]),
         ("selp", B16 | U16 | S16 | B32 | U32 | S32 | F32) => of(Selp32, ty, &[ty, ty, Pred]),
         ("selp", B64 | U64 | S64 | F64) => of(Selp64, ty, &[ty, ty, Pred]),
-        // `slct.u32.s32`: the last type is that of the operand that decides.
+        // In `slct.u32.s32` the last type is that of the operand that decides.
         (_, S32) => match Ty::parse(head.strip_prefix("slct.")?)? {
             chosen @ (B32 | U32 | S32 | F32) => of(Slct32, chosen, &[chosen, chosen, S32]),
             chosen @ (B64 | U64 | S64 | F64) => of(Slct64, chosen, &[chosen, chosen, S32]),
