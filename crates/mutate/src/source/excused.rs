@@ -36,11 +36,13 @@ const CLASSES: &[Class] = &[
         "past the end the gradient becomes NaN, whatever was read before",
         &[("work.step.count : 0)", "0", ""), ("work.step.count : 0)", "work.live", "true")],
     ),
-    ("const bool whole = aligned", "", "", "one by one the bits are the same as by fours"),
-    ("sizeof(typename G::Quad) == 0", "", "", "one by one the bits are the same as by fours"),
-    ("__uint_as_float(0x7fc00000)", "0x7fc00000", "", "which NaN does not matter"),
-    ("(g & 0x7fff) == 0x7c00", "0x7fff", "", "a conversion to f16 makes one NaN, 0x7fff"),
-    ("segment.length;", "(i64)", "(int)", "a segment of 2^31 values needs more memory than a test has"),
+    (
+        "one by one the bits are the same as by fours",
+        &[("const bool whole = aligned", "", ""), ("sizeof(typename G::Quad) == 0", "", "")],
+    ),
+    ("which NaN does not matter", &[("__uint_as_float(0x7fc00000)", "0x7fc00000", "")]),
+    ("a conversion to f16 makes one NaN, 0x7fff", &[("(g & 0x7fff) == 0x7c00", "0x7fff", "")]),
+    ("a segment of 2^31 values needs more memory than a test has", &[("segment.length;", "(i64)", "(int)")]),
 ];
 
 /// The reason why a surviving change is equivalent to the original, if it belongs to a known class.
