@@ -11,12 +11,14 @@ pub mod backend;
 pub mod chacha;
 mod checkpoint;
 mod cpu;
+pub mod dtype;
 mod error;
 #[doc(hidden)]
 pub mod file;
 mod fork;
 pub mod form;
 pub mod gauss;
+mod gradients;
 mod key;
 mod layout;
 mod ledger;
@@ -36,9 +38,11 @@ pub mod warning;
 
 pub use chacha::Rounds;
 pub use checkpoint::Checkpoint;
-pub use cpu::{Cpu, CpuGradients, CpuOptions, Element, Isa};
+pub use cpu::{Cpu, CpuOptions, Isa};
+pub use dtype::{Dtype, Element};
 pub use error::{Error, Result};
 pub use form::Form;
+pub use gradients::Gradients;
 pub use key::{Key, RunKey};
 pub use layout::{Layout, Shard, Tensor};
 pub use mechanism::{Mechanism, Resume, SaveOptions};

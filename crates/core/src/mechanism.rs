@@ -6,10 +6,12 @@ mod resume;
 
 use crate::backend::{Backend, Step};
 use crate::checkpoint::{self, Checkpoint, Info};
-use crate::cpu::{Cpu, CpuOptions, Element};
+use crate::cpu::{Cpu, CpuOptions};
+use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::fork::Process;
 use crate::form::Kernel;
+use crate::gradients::Gradients;
 use crate::key::{Key, RunKey};
 use crate::layout::Shard;
 use crate::ledger::{self, Claim, Start};
@@ -134,7 +136,7 @@ impl Mechanism<Cpu> {
 
     /// Adds the noise of the next step to one slice per segment of the shard.
     pub fn add_to_all<E: Element>(&mut self, gradients: &mut [&mut [E]]) -> Result<()> {
-        self.run_step(E::gradients(gradients))
+        self.run_step(Gradients::new(gradients))
     }
 
     /// Bytes of state that this process holds.

@@ -1,9 +1,9 @@
 //! One plan on both engines, step by step.
 
-use corrnoise::cuda::cudarc::driver::CudaStream;
-use corrnoise::cuda::{Cuda, DeviceElement, DeviceGradient, OnCuda};
-use corrnoise::{Key, Mechanism, Plan, Shard};
-use corrnoise_testkit::gradients::{Bits, assert_same, gradient};
+use corrnoise::cuda::cudarc::driver::{CudaStream, DeviceRepr};
+use corrnoise::cuda::{Cuda, DeviceGradient, OnCuda};
+use corrnoise::{Element, Key, Mechanism, Plan, Shard};
+use corrnoise_testkit::gradients::{assert_same, gradient};
 use std::sync::Arc;
 
 /// A key for comparisons.
@@ -12,8 +12,8 @@ pub fn key() -> Key {
 }
 
 /// A gradient type on both engines.
-pub trait Both: Bits + DeviceElement + Default + Clone {}
-impl<T: Bits + DeviceElement + Default + Clone> Both for T {}
+pub trait Both: Element + DeviceRepr {}
+impl<T: Element + DeviceRepr> Both for T {}
 
 /// What a step's noise is added to.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 
 use crate::current::KeepCurrent;
 use crate::device::{check_capability, device_error};
-use crate::gradient::{DeviceGradient, ElementType};
+use crate::gradient::DeviceGradient;
 use crate::launch::{Args, SEGMENT_WORDS, StepRecord, TERM_WORDS, THREADS_PER_BLOCK, WARPS_PER_BLOCK, stage};
 use crate::module::Kernels;
 use crate::owned::{Owned, check_not_captured, end_deferred, is_captured};
@@ -11,7 +11,7 @@ use crate::state::{Tiles, VALUE_BYTES};
 use corrnoise_core::backend::{Backend, Replay, Step, StepKernel};
 use corrnoise_core::form::Kernel;
 use corrnoise_core::secret::{Secret, on_clean_stack};
-use corrnoise_core::{Error, Plan, Result, Row, RunKey, Shard};
+use corrnoise_core::{Dtype, Error, Plan, Result, Row, RunKey, Shard};
 use cudarc::driver::{CudaStream, LaunchConfig, PushKernelArg};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub struct Cuda {
     /// Taken when the backend is dropped.
     owned: ManuallyDrop<Owned>,
-    shard: Shard,
+    pub(crate) shard: Shard,
     tiles: Tiles,
     slots: usize,
     is_ring: bool,
@@ -209,7 +209,7 @@ impl Cuda {
                 sent.clone_from(words);
             }
         }
-        self.launch(&Args { step: record, key, ..self.args }, first.element)?;
+        self.launch(&Args { step: record, key, ..self.args }, first.dtype)?;
         self.time += 1;
         Ok(())
     }
@@ -223,7 +223,7 @@ impl Cuda {
         bytemuck::cast_slice(&table).to_vec()
     }
 
-    fn launch(&self, args: &Args, element: ElementType) -> Result<()> {
+    fn launch(&self, args: &Args, dtype: Dtype) -> Result<()> {
         // Checked when the backend was made.
         let blocks = self.tiles.count.div_ceil(WARPS_PER_BLOCK) as u32;
         if blocks == 0 {
@@ -234,7 +234,7 @@ impl Cuda {
             block_dim: (THREADS_PER_BLOCK, 1, 1),
             shared_mem_bytes: 0,
         };
-        let mut launch = self.owned.stream.launch_builder(self.owned.kernels.noise(element));
+        let mut launch = self.owned.stream.launch_builder(self.owned.kernels.noise(dtype));
         launch.arg(args);
         // SAFETY: `Args` is the kernel's only parameter, laid out as there; its addresses are this backend's memory and, in the
         // segment table, gradients that were checked against the shard (or promised by the caller of `from_raw`).
@@ -279,20 +279,20 @@ impl Backend for Cuda {
                 let expected = format!("{expected}, the shard's coordinates {segment:?}");
                 return Err(Error::Length { name: format!("gradient {i}"), got: gradient.len, expected });
             }
-            if gradient.element != gradients[0].element {
-                let (got, expected) = (gradient.element, gradients[0].element);
+            if gradient.dtype != gradients[0].dtype {
+                let (got, expected) = (gradient.dtype, gradients[0].dtype);
                 return Err(Error::parameter(
                     format!("type of gradient {i}"),
                     format!("{got:?}"),
                     format!("{expected:?}, that of gradient 0"),
                 ));
             }
-            if gradient.pointer % gradient.element.bytes() != 0 || (gradient.pointer == 0 && gradient.len > 0)
-            {
+            let bytes = gradient.dtype.bytes() as u64;
+            if gradient.pointer % bytes != 0 || (gradient.pointer == 0 && gradient.len > 0) {
                 return Err(Error::parameter(
                     format!("address of gradient {i}"),
                     format!("{:#x}", gradient.pointer),
-                    format!("a device address that is a multiple of {}", gradient.element.bytes()),
+                    format!("a device address that is a multiple of {bytes}"),
                 ));
             }
         }
@@ -374,7 +374,7 @@ impl Replay for Cuda {
             // Sent with every replay: another step of the same graph may have other gradients.
             // SAFETY: the control block has room for the shard's segments, and outlives every graph that knows it.
             unsafe { stage(stream, kernels, loaded.segments(), &segments) }?;
-            self.launch(&args, first.element)?;
+            self.launch(&args, first.dtype)?;
         }
         let Owned { stream, kernels, loaded, .. } = &*self.owned;
         loaded.as_ref().map_or(Ok(()), |loaded| loaded.advance(stream, kernels))

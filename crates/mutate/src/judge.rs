@@ -36,7 +36,7 @@ impl Setting {
 }
 
 /// Judges PTX that takes the place of `committed` on one device of the stand-in.
-pub fn judge<E: Both + Copy>(
+pub fn judge<E: Both>(
     device: usize,
     committed: &str,
     mutated: &str,

@@ -4,7 +4,7 @@
 use corrnoise_core::backend::{Backend, Step};
 use corrnoise_core::chacha::ChaCha;
 use corrnoise_core::{
-    Cpu, CpuGradients, CpuOptions, Family, Incarnations, Plan, Rounds, Row, RunKey, Shard, noise,
+    Cpu, CpuOptions, Family, Gradients, Incarnations, Plan, Rounds, Row, RunKey, Shard, noise,
 };
 use corrnoise_planner::{Blt, Estimator, Factorization, Lower, Strategy, Tree, Workload};
 
@@ -98,7 +98,7 @@ fn engine_stream(factorization: &Factorization) -> Vec<Vec<f32>> {
         .map(|t| {
             let mut row = vec![0.0_f32; COORDS as usize];
             let step = Step::lower(&plan, t, &lives, &mut terms).unwrap();
-            cpu.step(&step, CpuGradients::F32(&mut [&mut row])).unwrap();
+            cpu.step(&step, Gradients::new(&mut [&mut row[..]])).unwrap();
             row
         })
         .collect()

@@ -12,18 +12,19 @@ mod state;
 
 use crate::backend::{Backend, Step, StepKernel};
 use crate::chacha::ChaCha;
+use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::form::{self, Form};
+use crate::gradients::Gradients;
 use crate::key::RunKey;
 use crate::layout::Shard;
 use crate::noise::TILE;
 use crate::plan::Plan;
-use crate::raw::{self, RawGradients};
 use crate::row::{Family, Row};
 use crate::secret::on_clean_stack;
-use half::{bf16, f16};
+use crate::with_element;
 use kernels::{Job, PIECE, Piece, Portable};
-use lanes::Stored;
+pub(crate) use lanes::Stored;
 use pool::{Panicked, Pool};
 use ring::RingJob;
 use state::State;
@@ -67,68 +68,6 @@ pub struct Cpu {
     batch: usize,
     /// Steps since this backend was made or restored.
     time: u64,
-}
-
-/// Gradients in host memory: one slice per segment of the shard.
-pub enum CpuGradients<'list, 'memory> {
-    /// f32.
-    F32(&'list mut [&'memory mut [f32]]),
-    /// bfloat16.
-    Bf16(&'list mut [&'memory mut [bf16]]),
-    /// IEEE half precision.
-    F16(&'list mut [&'memory mut [f16]]),
-}
-
-/// A gradient's number type: `f32`, [`half::bf16`] or [`half::f16`].
-#[allow(private_bounds)] // sealed: the kernels know these three
-pub trait Element: Stored + Sized + 'static {
-    /// Slices of this type as the backend takes them.
-    fn gradients<'list, 'memory>(slices: &'list mut [&'memory mut [Self]]) -> CpuGradients<'list, 'memory>;
-
-    /// True if one of the values left the type's range.
-    #[doc(hidden)]
-    fn any_overflow(_: &[Self]) -> bool {
-        false
-    }
-
-    /// The list that is kept for slices of this type.
-    #[doc(hidden)]
-    fn kept(raw: &mut RawGradients) -> &mut Vec<&'static mut [Self]>;
-}
-
-impl Element for f32 {
-    fn gradients<'list, 'memory>(slices: &'list mut [&'memory mut [f32]]) -> CpuGradients<'list, 'memory> {
-        CpuGradients::F32(slices)
-    }
-
-    fn kept(raw: &mut RawGradients) -> &mut Vec<&'static mut [f32]> {
-        &mut raw.f32
-    }
-}
-
-impl Element for bf16 {
-    fn gradients<'list, 'memory>(slices: &'list mut [&'memory mut [bf16]]) -> CpuGradients<'list, 'memory> {
-        CpuGradients::Bf16(slices)
-    }
-
-    fn kept(raw: &mut RawGradients) -> &mut Vec<&'static mut [bf16]> {
-        &mut raw.bf16
-    }
-}
-
-impl Element for f16 {
-    fn gradients<'list, 'memory>(slices: &'list mut [&'memory mut [f16]]) -> CpuGradients<'list, 'memory> {
-        CpuGradients::F16(slices)
-    }
-
-    fn kept(raw: &mut RawGradients) -> &mut Vec<&'static mut [f16]> {
-        &mut raw.f16
-    }
-
-    /// No early exit: a plain fold vectorises.
-    fn any_overflow(values: &[f16]) -> bool {
-        values.iter().fold(false, |any, value| any | (value.to_bits() & 0x7fff == 0x7c00))
-    }
 }
 
 impl Cpu {
@@ -344,22 +283,14 @@ fn run_portable<G: Stored, const AHEAD: bool>(job: &Job<'_>, piece: Piece<'_, G>
 }
 
 impl Backend for Cpu {
-    type Gradients<'list, 'memory: 'list> = CpuGradients<'list, 'memory>;
+    type Gradients<'list, 'memory: 'list> = Gradients<'list, 'memory>;
 
-    fn check(&self, gradients: &CpuGradients<'_, '_>) -> Result<()> {
-        match gradients {
-            CpuGradients::F32(slices) => check_lengths(&self.shard, slices),
-            CpuGradients::Bf16(slices) => check_lengths(&self.shard, slices),
-            CpuGradients::F16(slices) => check_lengths(&self.shard, slices),
-        }
+    fn check(&self, gradients: &Gradients<'_, '_>) -> Result<()> {
+        gradients.check(&self.shard)
     }
 
-    fn step(&mut self, step: &Step<'_>, gradients: CpuGradients<'_, '_>) -> Result<()> {
-        match gradients {
-            CpuGradients::F32(slices) => self.run(step, slices),
-            CpuGradients::Bf16(slices) => self.run(step, slices),
-            CpuGradients::F16(slices) => self.run(step, slices),
-        }
+    fn step(&mut self, step: &Step<'_>, gradients: Gradients<'_, '_>) -> Result<()> {
+        with_element!(gradients.dtype(), E => self.run::<E>(step, gradients.slices().unwrap_or_default()))
     }
 
     fn read_state(&self, slot: usize, first: u64, bytes: &mut [u8]) -> Result<()> {
@@ -373,10 +304,6 @@ impl Backend for Cpu {
         self.state.write(&self.shard, physical, first, bytes);
         Ok(())
     }
-}
-
-fn check_lengths<G>(shard: &Shard, slices: &[&mut [G]]) -> Result<()> {
-    raw::check_lengths(shard, slices.iter().map(|slice| slice.len() as u64))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ pub use expected::Expected;
 pub use list::{deep, fast, leaping};
 
 use crate::compare::Both;
-use corrnoise::cuda::ElementType;
+use corrnoise::Dtype;
 use corrnoise::cuda::cudarc::driver::CudaStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,11 +30,11 @@ pub fn modules() -> Vec<String> {
 }
 
 /// Every small case of every module, with gradients of one type.
-pub(crate) fn every_small_case<E: Both + Copy>(stream: &Arc<CudaStream>) {
+pub(crate) fn every_small_case<E: Both>(stream: &Arc<CudaStream>) {
     let modules = modules();
     assert!(!modules.is_empty());
     for module in modules {
-        for case in fast(&module, E::TYPE == ElementType::F16).expect("cases of every module") {
+        for case in fast(&module, E::DTYPE == Dtype::F16).expect("cases of every module") {
             let expected = Expected::<E>::new(case).expect("a CPU run");
             let difference = expected.difference(stream).expect("a CUDA run");
             assert_eq!(difference, None, "{module}, {}", expected.name());

@@ -33,7 +33,7 @@ impl Suites {
 
     /// The small cases of all types first: millions of values only for what survives them.
     fn judge(&self, module: &Module, text: &str) -> Verdict {
-        fn one<E: Both + Copy>(suite: &Suite<E>, module: &Module, text: &str, deep: bool) -> Verdict {
+        fn one<E: Both>(suite: &Suite<E>, module: &Module, text: &str, deep: bool) -> Verdict {
             suite.judge(0, &module.text, text, deep)
         }
         for deep in [false, true] {
