@@ -104,9 +104,9 @@ impl Place {
 
 /// A backend on any device. Gradients in host memory are accepted by all: devices copy them, which is for tools and tests.
 pub enum AnyBackend {
-    /// The CPU engine.
+    /// A backend of the CPU engine.
     Cpu(Box<Cpu>),
-    /// The CUDA engine.
+    /// A backend of the CUDA engine.
     #[cfg(feature = "cuda")]
     Cuda(Box<Cuda>),
 }
@@ -124,7 +124,7 @@ macro_rules! whichever {
 
 /// Gradients as [`AnyBackend`] takes them.
 pub enum AnyGradients<'list, 'memory> {
-    /// In host memory.
+    /// Gradients that lie in host memory.
     Host(Gradients<'list, 'memory>),
     /// In the memory of a CUDA device.
     #[cfg(feature = "cuda")]
@@ -282,7 +282,7 @@ impl AnyMechanism {
         AnyMechanism { mechanism, place: place.clone(), raw: RawGradients::default() }
     }
 
-    /// A new run.
+    /// A new run, from step 0 on.
     pub fn new(plan: &Plan, key: Key, shard: Shard, place: &Place) -> Result<AnyMechanism> {
         let make = |keys: &[RunKey], shard: &Shard| AnyBackend::new(plan, keys, shard, place);
         Ok(Self::on(place, Mechanism::with_backend(plan, key, shard, make)?))

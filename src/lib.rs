@@ -31,7 +31,7 @@ pub use corrnoise_core::{file, secret};
 #[cfg(feature = "planner")]
 pub use corrnoise_planner as planner;
 
-/// The CUDA engine.
+/// The CUDA engine, with the feature `cuda`.
 #[cfg(feature = "cuda")]
 pub use corrnoise_cuda as cuda;
 

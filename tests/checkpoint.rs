@@ -50,7 +50,7 @@ fn resuming_makes_new_rows_by_default_and_the_same_ones_on_request() {
     let first = next_row(&mut resume(&path, Resume::default()).unwrap());
     let second = next_row(&mut resume(&path, Resume::default()).unwrap());
     assert!(lost != first && lost != second && first != second);
-    // Many processes share one new life.
+    // Many processes share one new incarnation.
     let third = next_row(&mut resume(&path, Resume::SharedIncarnation([9; 16])).unwrap());
     assert_eq!(third, next_row(&mut resume(&path, Resume::SharedIncarnation([9; 16])).unwrap()));
     assert!(![&lost, &first, &second].contains(&&third));
@@ -92,7 +92,7 @@ fn old_rows_keep_their_names_in_regenerated_history() {
         CpuOptions::default(),
     );
     let row = next_row(&mut resumed.unwrap());
-    // The two lives have different keys, so the weighted sum can be told apart: compare with the old rows' own noise.
+    // The two incarnations have different keys, so the weighted sum can be told apart: compare with the old rows' own noise.
     let cipher = corrnoise::chacha::ChaCha::new(key().run_key(plan.fingerprint()).bytes(), plan.rounds());
     let old = |step, coord| {
         let name = corrnoise::Row::new(corrnoise::Family::Step, 0, step).unwrap();
@@ -107,11 +107,11 @@ fn old_rows_keep_their_names_in_regenerated_history() {
         CpuOptions::default(),
     )
     .unwrap();
-    assert_eq!(next_row(&mut next), row, "a shared life is the same for all");
+    assert_eq!(next_row(&mut next), row, "a shared incarnation is the same for all");
     let residual = |coord: u64| {
         f64::from(row[coord as usize]) + 0.5 * f64::from(old(2, coord)) + 0.25 * f64::from(old(1, coord))
     };
-    // What is left is the new life's own row: a standard normal, and not the old life's row of that step.
+    // What is left is the new incarnation's own row: a standard normal, and not the old incarnation's row of that step.
     let variance = (0..1000).map(|coord| residual(coord).powi(2)).sum::<f64>() / 1000.0;
     assert!((variance - 1.0).abs() < 0.2, "{variance}");
     let repeated =
@@ -370,10 +370,15 @@ fn a_stored_version_1_file_still_loads() {
     let cipher = corrnoise::chacha::ChaCha::new(key().run_key(plan.fingerprint()).bytes(), plan.rounds());
     let row = next_row(&mut noise);
     for coord in [0, 1, 511, 512, 599] {
-        let lives = corrnoise::Incarnations::first();
-        let expected =
-            corrnoise::reference::trajectory(std::slice::from_ref(&cipher), plan.form(), &lives, coord, 8)
-                .unwrap()[7];
+        let incarnations = corrnoise::Incarnations::first();
+        let expected = corrnoise::reference::trajectory(
+            std::slice::from_ref(&cipher),
+            plan.form(),
+            &incarnations,
+            coord,
+            8,
+        )
+        .unwrap()[7];
         assert_eq!(row[coord as usize], plan.scale(7).mul_add(expected, 0.0));
     }
 }

@@ -80,7 +80,7 @@ fn normals() {
         let plan =
             Plan::new(1, Form::independent(), 1.0).unwrap().with_rounds(vector.rounds().unwrap()).unwrap();
         for isa in ENGINES {
-            // One key for all lives, so that any incarnation in the row's name is known.
+            // One key for all incarnations, so that any incarnation in the row's name is known.
             let keys: Vec<_> = (0..=vector.row().unwrap().incarnation())
                 .map(|_| RunKey::from_bytes(vector.key().unwrap()))
                 .collect();

@@ -31,7 +31,7 @@ struct Call {
     scale: *const f32,
     decay: *const f32,
     row: u64,
-    life: u64,
+    incarnation: u64,
     out_scale: f32,
     head: u32,
     count: u32,
@@ -159,7 +159,7 @@ impl Twin {
             scale: std::ptr::null(),
             decay: std::ptr::null(),
             row: 0,
-            life: 0,
+            incarnation: 0,
             out_scale: step.scale,
             head: 0,
             count: 0,
@@ -173,13 +173,13 @@ impl Twin {
             StepKernel::Blt { row, scale, decay, fresh } => {
                 (call.scale, call.decay, call.num_buffers) =
                     (scale.as_ptr(), decay.as_ptr(), scale.len() as u32);
-                (call.row, call.life, call.head) =
+                (call.row, call.incarnation, call.head) =
                     (row.stream(), row.incarnation().into(), u32::from(*fresh));
             }
             StepKernel::Ring { row, coefs } => {
                 words.extend(coefs.iter().map(|c| c.to_bits()));
                 let slots = self.slots.max(1) as u64;
-                (call.row, call.life, call.count) =
+                (call.row, call.incarnation, call.count) =
                     (row.stream(), row.incarnation().into(), coefs.len() as u32);
                 call.head = ((slots - self.time % slots) % slots) as u32;
             }

@@ -10,7 +10,7 @@ struct Call {
     const void *list;
     const u32 *keys;
     const float *scale, *decay;
-    u64 row, life;
+    u64 row, incarnation;
     float out_scale;
     u32 head, count, four_rounds, num_slots, num_buffers;
     u64 first_tile, end_tile;  // of the launch, to be shared among threads
@@ -30,7 +30,7 @@ extern "C" void run_tiles(const Call *call, u32 element) {
     args.step = Step{0, call->row, call->out_scale, call->head, 0, call->count};
     args.four_rounds = call->four_rounds;
     args.num_slots = call->num_slots;
-    std::memcpy(args.key, call->keys + 8 * call->life, 32);
+    std::memcpy(args.key, call->keys + 8 * call->incarnation, 32);
     std::memcpy(args.scale, call->scale, 4 * call->num_buffers);
     std::memcpy(args.decay, call->decay, 4 * call->num_buffers);
     for (u64 tile = call->first_tile; tile < call->end_tile; tile++) {

@@ -12,11 +12,11 @@ use std::ffi::{c_char, c_void};
 /// The type of values in device memory.
 #[repr(C)]
 pub enum DtypeTag {
-    /// f32.
+    /// IEEE single precision, 4 bytes.
     F32 = 0,
-    /// bfloat16.
+    /// bfloat16, the upper half of a single.
     Bf16 = 1,
-    /// IEEE half precision.
+    /// IEEE half precision, 2 bytes.
     F16 = 2,
 }
 

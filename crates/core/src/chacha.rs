@@ -17,9 +17,9 @@ use crate::secret::{Secret, clear_registers};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub enum Rounds {
-    /// 8 rounds.
+    /// ChaCha8, the fastest of the three.
     R8,
-    /// 12 rounds.
+    /// ChaCha12, the default of a plan.
     #[default]
     R12,
     /// 20 rounds, as in RFC 8439.

@@ -15,11 +15,11 @@ pub use half::{bf16, f16};
 /// The number type of a gradient, as a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dtype {
-    /// IEEE single precision.
+    /// IEEE single precision, 4 bytes.
     F32 = 0,
     /// bfloat16, the upper half of a single.
     Bf16 = 1,
-    /// IEEE half precision.
+    /// IEEE half precision, 2 bytes.
     F16 = 2,
 }
 

@@ -14,7 +14,7 @@ pub(crate) struct Process(u64);
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 impl Process {
-    /// This process.
+    /// The process that calls this.
     pub(crate) fn current() -> Process {
         let Some(cell) = cell() else { return Process(std::process::id().into()) };
         let number = cell.load(Ordering::Acquire);

@@ -16,7 +16,7 @@ pub const LOG: [f32; 9] = bits([
     0xc0351ec0,
 ]);
 
-/// −2·ln 2.
+/// The constant −2·ln 2, rounded to f32.
 pub const MINUS_2_LN_2: f32 = f32::from_bits(0xbfb17218);
 
 /// π/2 rounded to f32: the leading term of the sine, kept out of the polynomial so that its rounding error can be repaired.
@@ -28,7 +28,7 @@ pub const SIN: [f32; 4] = bits([0xb33bbd2e, 0xbf255ddf, 0x3da32fe2, 0xbb96dec9])
 /// cos(π/2·t) in y = t², |t| ≤ ½, ascending powers. Relative error 5.2e-10.
 pub const COS: [f32; 5] = bits([0x3f800000, 0xbf9de9e6, 0x3e81e0dc, 0xbcaadbe7, 0x3a6b4255]);
 
-/// 2⁻³².
+/// The constant 2⁻³², exact in f32.
 pub const TWO_POW_MINUS_32: f32 = f32::from_bits(0x2f800000);
 
 const fn bits<const N: usize>(words: [u32; N]) -> [f32; N] {

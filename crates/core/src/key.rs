@@ -130,7 +130,7 @@ impl Key {
         Key { bytes: self.bytes.clone(), run_id: self.run_id.clone(), ledger: self.ledger.clone() }
     }
 
-    /// The run's name.
+    /// The name of the run that the key is for.
     pub fn run_id(&self) -> &str {
         &self.run_id
     }
@@ -233,7 +233,7 @@ impl RunKey {
         RunKey(Secret::copy_of(&bytes))
     }
 
-    /// The secret bytes.
+    /// The secret bytes of the run key.
     pub fn bytes(&self) -> &[u8; 32] {
         as_key(&self.0)
     }

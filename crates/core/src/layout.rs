@@ -20,9 +20,9 @@ pub struct Layout {
 /// One tensor of a [`Layout`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
-    /// Its name.
+    /// The name of the tensor.
     pub name: String,
-    /// Its coordinates.
+    /// The coordinates that the tensor's values have.
     pub coords: Range<u64>,
 }
 

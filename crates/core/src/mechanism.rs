@@ -30,7 +30,7 @@ use std::path::Path;
 ///   [`Mechanism::unchecked_batch`].
 /// - Rejected input changes nothing. A step that fails half-way poisons the mechanism: every later call says so.
 /// - The noise depends on key, plan, run id, step, incarnation and coordinate; not on threads, sharding or device.
-/// - A resumed run makes no row that another life of the run made, unless [`Resume::Exact`] asks for it. What a dead life
+/// - A resumed run makes no row that another incarnation of the run made, unless [`Resume::Exact`] asks for it. What a dead incarnation
 ///   released after its last checkpoint was released all the same: no claim of the plan covers those steps twice.
 pub struct Mechanism<B = Cpu> {
     plan: Plan,
@@ -76,7 +76,7 @@ impl<B> Drop for Mechanism<B> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Resume {
     /// Never makes them again: all rows from here on come from a key of their own, derived with a fresh random nonce.
-    /// However often a checkpoint is resumed, copied or rolled back to, no two lives share a row.
+    /// However often a checkpoint is resumed, copied or rolled back to, no two incarnations share a row.
     #[default]
     NewIncarnation,
     /// The same, with a nonce that all processes of the run share: one process draws it and sends it to the others. It must
@@ -151,7 +151,7 @@ impl Mechanism<Cpu> {
 }
 
 impl<B: Backend> Mechanism<B> {
-    /// A new run on a backend that was made for this plan; `backend` receives the keys of the run's lives by number.
+    /// A new run on a backend that was made for this plan; `backend` receives the keys of the run's incarnations by number.
     pub fn with_backend(
         plan: &Plan,
         key: Key,
@@ -281,7 +281,7 @@ impl<B: Backend> Mechanism<B> {
         self.save_with(path, SaveOptions::default())
     }
 
-    /// Writes a checkpoint.
+    /// Writes a checkpoint, with the key if the options say so.
     pub fn save_with(&self, path: impl AsRef<Path>, options: SaveOptions) -> Result<()> {
         self.check_usable()?;
         let _span = tracing::debug_span!("save", step = self.next_step).entered();
@@ -325,7 +325,7 @@ impl<B: Backend> Mechanism<B> {
         }
     }
 
-    /// The device.
+    /// The backend that makes the steps.
     pub fn backend(&self) -> &B {
         &self.backend
     }
@@ -335,7 +335,7 @@ impl<B: Backend> Mechanism<B> {
         self.next_step
     }
 
-    /// The plan.
+    /// The plan that the mechanism runs.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }

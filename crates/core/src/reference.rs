@@ -7,10 +7,10 @@ use crate::noise::normal;
 use crate::row::{Family, Incarnations, Row};
 
 /// `z̃` of one coordinate at steps `0..num_steps`, before scale and standard deviation. `ciphers` are those of the run's
-/// lives, by number.
+/// incarnations, by number.
 ///
 /// # Panics
-/// If the form has tables of fewer steps, or there are fewer ciphers than lives.
+/// If the form has tables of fewer steps, or there are fewer ciphers than incarnations.
 pub fn trajectory(
     ciphers: &[ChaCha],
     form: &Form,

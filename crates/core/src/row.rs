@@ -1,11 +1,11 @@
-//! Names of i.i.d. rows: which purpose, which life of the run, which index.
+//! Names of i.i.d. rows: which purpose, which incarnation of the run, which index.
 //!
 //! ```text
 //! bit  63    62 … 56    55 … 40       39 … 0
 //!      tail  family     incarnation   index
 //! ```
 //! A row's name is the ChaCha stream number, so two rows with different names share no keystream word. The incarnation also
-//! chooses the ChaCha key: two lives share no keystream at all, even if neither knows of the other.
+//! chooses the ChaCha key: two incarnations share no keystream at all, even if neither knows of the other.
 
 use crate::error::{Error, Result};
 use std::collections::HashSet;
@@ -23,7 +23,7 @@ pub enum Family {
     Sampler = 2,
 }
 
-/// The name of one i.i.d. row of standard normals; by default that of step 0 in a run's first life.
+/// The name of one i.i.d. row of standard normals; by default that of step 0 in a run's first incarnation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Row(u64);
 
@@ -39,7 +39,7 @@ impl Row {
         Ok(Row((family as u64) << 56 | u64::from(incarnation) << 40 | index))
     }
 
-    /// The number of the life that made this row: it chooses the key.
+    /// The number of the incarnation that made this row: it chooses the key.
     pub fn incarnation(self) -> u16 {
         (self.0 >> 40) as u16
     }
@@ -55,69 +55,69 @@ impl Row {
     }
 }
 
-/// The lives of a run: each resume may start a new one, and every life has a ChaCha key of its own.
+/// The incarnations of a run: each resume may start a new one, and every incarnation has a ChaCha key of its own.
 ///
 /// A run that died after its last checkpoint has made rows that nobody remembers. Making them again for other gradients
 /// would reveal the difference of the two gradients, so a resumed run makes its rows under a new key. Which rows an old
-/// life made is remembered, so that history can still be made again.
+/// incarnation made is remembered, so that history can still be made again.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "Vec<(u64, String)>", into = "Vec<(u64, String)>")]
-pub struct Incarnations(Vec<Life>);
+pub struct Incarnations(Vec<Incarnation>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Life {
+struct Incarnation {
     first_step: u64,
-    /// Empty for the first life, whose key is the run key itself.
+    /// Empty for the first incarnation, whose key is the run key itself.
     nonce: Vec<u8>,
 }
 
 impl Incarnations {
-    /// Bytes that tell a life from all others.
+    /// Bytes that tell an incarnation from all others.
     pub const NONCE_LEN: usize = 16;
 
-    /// A first life, from step 0.
+    /// A first incarnation, from step 0.
     pub fn first() -> Self {
-        Incarnations(vec![Life { first_step: 0, nonce: Vec::new() }])
+        Incarnations(vec![Incarnation { first_step: 0, nonce: Vec::new() }])
     }
 
-    /// The number of the life that makes the rows first used at `step`: the last one that began at or before it.
+    /// The number of the incarnation that makes the rows first used at `step`: the last one that began at or before it.
     pub fn at(&self, step: u64) -> u16 {
-        // One life, or a few: a search from the end is as good as any.
-        let after = self.0.iter().rev().take_while(|life| life.first_step > step).count();
+        // One incarnation, or a few: a search from the end is as good as any.
+        let after = self.0.iter().rev().take_while(|incarnation| incarnation.first_step > step).count();
         (self.0.len() - after).saturating_sub(1) as u16
     }
 
-    /// Starts a new life at `step`.
+    /// Starts a new incarnation at `step`.
     pub fn begin(&mut self, step: u64, nonce: [u8; Self::NONCE_LEN]) -> Result<()> {
-        if self.0.iter().any(|life| life.nonce == nonce) {
+        if self.0.iter().any(|incarnation| incarnation.nonce == nonce) {
             return Err(Error::parameter(
                 "incarnation nonce",
                 hex(&nonce),
                 "one that this run never used before",
             ));
         }
-        // A life that made no row leaves no trace worth keeping; the first one stays, as number 0.
-        self.0.retain(|life| life.first_step < step || life.nonce.is_empty());
+        // An incarnation that made no row leaves no trace worth keeping; the first one stays, as number 0.
+        self.0.retain(|incarnation| incarnation.first_step < step || incarnation.nonce.is_empty());
         if self.0.len() > usize::from(u16::MAX) {
             return Err(Error::length("list of incarnations", self.0.len(), "at most 65535"));
         }
-        self.0.push(Life { first_step: step, nonce: nonce.to_vec() });
+        self.0.push(Incarnation { first_step: step, nonce: nonce.to_vec() });
         Ok(())
     }
 
     /// The nonce of the incarnation that makes rows from now on; empty for the first.
     pub(crate) fn last_nonce(&self) -> &[u8] {
-        self.0.last().map_or(&[], |life| &life.nonce)
+        self.0.last().map_or(&[], |incarnation| &incarnation.nonce)
     }
 
     /// The step at which that incarnation began.
     pub(crate) fn last_step(&self) -> u64 {
-        self.0.last().map_or(0, |life| life.first_step)
+        self.0.last().map_or(0, |incarnation| incarnation.first_step)
     }
 
-    /// What each life's key is derived with, by number; empty for the first.
+    /// What each incarnation's key is derived with, by number; empty for the first.
     pub(crate) fn nonces(&self) -> impl Iterator<Item = &[u8]> {
-        self.0.iter().map(|life| life.nonce.as_slice())
+        self.0.iter().map(|incarnation| incarnation.nonce.as_slice())
     }
 }
 
@@ -126,8 +126,8 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 impl From<Incarnations> for Vec<(u64, String)> {
-    fn from(lives: Incarnations) -> Self {
-        lives.0.iter().map(|life| (life.first_step, hex(&life.nonce))).collect()
+    fn from(incarnations: Incarnations) -> Self {
+        incarnations.0.iter().map(|incarnation| (incarnation.first_step, hex(&incarnation.nonce))).collect()
     }
 }
 
@@ -149,11 +149,12 @@ impl TryFrom<Vec<(u64, String)>> for Incarnations {
             return Err(Error::length("list of incarnations", list.len(), "at most 65536"));
         }
         // Not by `begin` one by one: each call looks at all before it, and a list comes from a file.
-        let mut lives = Incarnations::first();
+        let mut incarnations = Incarnations::first();
         let mut known = HashSet::new();
         for (at, (step, nonce)) in list.iter().enumerate().skip(1) {
             let digits = nonce.bytes().all(|c| c.is_ascii_hexdigit()) && nonce.len() == 2 * Self::NONCE_LEN;
-            let ascends = lives.0.last().is_some_and(|last| last.first_step < *step || last.nonce.is_empty());
+            let ascends =
+                incarnations.0.last().is_some_and(|last| last.first_step < *step || last.nonce.is_empty());
             if !digits || !ascends {
                 return Err(refuse(at));
             }
@@ -163,9 +164,9 @@ impl TryFrom<Vec<(u64, String)>> for Incarnations {
             if !known.insert(nonce) {
                 return Err(refuse(at));
             }
-            lives.0.push(Life { first_step: *step, nonce: nonce.to_vec() });
+            incarnations.0.push(Incarnation { first_step: *step, nonce: nonce.to_vec() });
         }
-        Ok(lives)
+        Ok(incarnations)
     }
 }
 
@@ -185,14 +186,17 @@ mod tests {
 
     #[test]
     fn a_step_belongs_to_the_newest_life_that_reached_it() {
-        let mut lives = Incarnations::first();
-        lives.begin(100, [1; 16]).unwrap();
-        lives.begin(250, [2; 16]).unwrap();
-        assert_eq!([0, 99, 100, 249, 250, 9999].map(|t| lives.at(t)), [0, 0, 1, 1, 2, 2]);
-        assert!(lives.begin(300, [2; 16]).is_err(), "a nonce serves one life");
-        lives.begin(250, [3; 16]).unwrap();
-        assert_eq!(lives.0.iter().map(|life| life.first_step).collect::<Vec<_>>(), [0, 100, 250]);
-        assert_eq!(lives.0[2].nonce, [3; 16]);
+        let mut incarnations = Incarnations::first();
+        incarnations.begin(100, [1; 16]).unwrap();
+        incarnations.begin(250, [2; 16]).unwrap();
+        assert_eq!([0, 99, 100, 249, 250, 9999].map(|t| incarnations.at(t)), [0, 0, 1, 1, 2, 2]);
+        assert!(incarnations.begin(300, [2; 16]).is_err(), "a nonce serves one incarnation");
+        incarnations.begin(250, [3; 16]).unwrap();
+        assert_eq!(
+            incarnations.0.iter().map(|incarnation| incarnation.first_step).collect::<Vec<_>>(),
+            [0, 100, 250]
+        );
+        assert_eq!(incarnations.0[2].nonce, [3; 16]);
         let mut restarted = Incarnations::first();
         restarted.begin(0, [4; 16]).unwrap();
         assert_eq!([0, 5].map(|t| restarted.at(t)), [1, 1]);
@@ -200,11 +204,11 @@ mod tests {
 
     #[test]
     fn lists_survive_json_and_bad_ones_do_not() {
-        let mut lives = Incarnations::first();
-        lives.begin(0, [0xab; 16]).unwrap();
-        lives.begin(7, [2; 16]).unwrap();
-        let text = serde_json::to_string(&lives).unwrap();
-        assert_eq!(serde_json::from_str::<Incarnations>(&text).unwrap(), lives);
+        let mut incarnations = Incarnations::first();
+        incarnations.begin(0, [0xab; 16]).unwrap();
+        incarnations.begin(7, [2; 16]).unwrap();
+        let text = serde_json::to_string(&incarnations).unwrap();
+        assert_eq!(serde_json::from_str::<Incarnations>(&text).unwrap(), incarnations);
         let nonce = "01".repeat(16);
         for bad in ["[]".into(), format!("[[0,\"{nonce}\"]]"), "[[0,\"\"],[5,\"01\"]]".into()] {
             assert!(serde_json::from_str::<Incarnations>(&bad).is_err(), "{bad}");
@@ -216,11 +220,11 @@ mod tests {
     /// A list comes from a file: as long as it may be, it is read in no time, and an error does not repeat it.
     #[test]
     fn the_longest_list_is_read_and_a_longer_one_refused() {
-        let life = |step: u64| (step, if step == 0 { String::new() } else { format!("{step:032x}") });
-        let mut list: Vec<(u64, String)> = (0..=65_535).map(life).collect();
-        let lives = Incarnations::try_from(list.clone()).unwrap();
-        assert_eq!(Vec::from(lives), list);
-        list.push(life(65_536));
+        let incarnation = |step: u64| (step, if step == 0 { String::new() } else { format!("{step:032x}") });
+        let mut list: Vec<(u64, String)> = (0..=65_535).map(incarnation).collect();
+        let incarnations = Incarnations::try_from(list.clone()).unwrap();
+        assert_eq!(Vec::from(incarnations), list);
+        list.push(incarnation(65_536));
         let error = Incarnations::try_from(list.clone()).unwrap_err().to_string();
         assert!(error.contains("length 65537: expected at most 65536"), "{error}");
         list.truncate(65_535);

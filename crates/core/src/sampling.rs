@@ -11,7 +11,7 @@ pub enum Sampling {
     Poisson {
         /// Units in the dataset.
         dataset_size: u64,
-        /// In (0, 1].
+        /// The probability to join, in (0, 1].
         sampling_prob: f64,
     },
     /// The dataset is split once into blocks that take turns; every unit of the block whose turn it is joins with the same
@@ -42,7 +42,7 @@ pub enum Sampling {
     MinSep {
         /// At least 1: a participant of step `t` is admitted again at step `t + min_sep`.
         min_sep: u64,
-        /// At least 1.
+        /// The most participations of one unit, at least 1.
         max_participations: u64,
     },
 }

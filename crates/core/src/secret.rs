@@ -114,7 +114,7 @@ pub(crate) fn clear_registers() {
 mod pages {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-    /// A private mapping.
+    /// A private mapping of whole pages.
     pub(super) struct Pages {
         start: *mut u8,
         bytes: usize,

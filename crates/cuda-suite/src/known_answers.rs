@@ -28,9 +28,9 @@ fn bits(values: Vec<f32>) -> Vec<u32> {
 pub(crate) fn normals(stream: &Arc<CudaStream>) {
     for vector in vectors::read(vectors::NORMALS).unwrap() {
         let (first, expected) = (vector.decimal("coord").unwrap(), vector.words("bits").unwrap());
-        // The row's own life must have a key; all have the vector's.
-        let lives = usize::from(vector.row().unwrap().incarnation()) + 1;
-        let keys: Vec<_> = (0..lives).map(|_| RunKey::from_bytes(vector.key().unwrap())).collect();
+        // The row's own incarnation must have a key; all have the vector's.
+        let incarnations = usize::from(vector.row().unwrap().incarnation()) + 1;
+        let keys: Vec<_> = (0..incarnations).map(|_| RunKey::from_bytes(vector.key().unwrap())).collect();
         // A regenerated sum of one row with weight 1: the device's own normals, whatever the row's family.
         let form = Form::regenerate(&[1.0]).unwrap();
         let plan = Plan::new(1, form, 1.0).unwrap().with_rounds(vector.rounds().unwrap()).unwrap();

@@ -34,7 +34,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("several_tensors_are_one_launch", parity::several_tensors_are_one_launch),
     ("unaligned_gradients", parity::unaligned_gradients),
     ("every_sixteen_bit_gradient", parity::every_sixteen_bit_gradient),
-    ("long_lists_and_several_lives", parity::long_lists_and_several_lives),
+    ("long_lists_and_several_incarnations", parity::long_lists_and_several_incarnations),
     ("checkpoints_continue_on_the_other_engine", parity::checkpoints_continue_on_the_other_engine),
     ("known_normals", known_answers::normals),
     ("known_forms", known_answers::forms),

@@ -142,8 +142,8 @@ pub(crate) fn every_sixteen_bit_gradient(stream: &Arc<CudaStream>) {
     all(stream, f16::from_bits, f16::is_nan);
 }
 
-/// 300 terms take two staging launches; after a resume some of them belong to another life with another key.
-pub(crate) fn long_lists_and_several_lives(stream: &Arc<CudaStream>) {
+/// 300 terms take two staging launches; after a resume some of them belong to another incarnation with another key.
+pub(crate) fn long_lists_and_several_incarnations(stream: &Arc<CudaStream>) {
     let steps = 302;
     let dense: Vec<Vec<f64>> = (0..steps).map(|t| inverse_square_root_coefs(t + 1)).collect();
     let dense = Kernel::Regenerate(Regenerate::varying(&dense).unwrap()).into();
@@ -156,10 +156,12 @@ pub(crate) fn long_lists_and_several_lives(stream: &Arc<CudaStream>) {
         let mut first = Mechanism::cpu(&plan, key(), shard.clone()).unwrap();
         (0..299).for_each(|_| first.add_to(&mut vec![0.0_f32; 700]).unwrap());
         first.save(&file).unwrap();
-        let life = Resume::SharedIncarnation([7; 16]);
+        let incarnation = Resume::SharedIncarnation([7; 16]);
         let options = CpuOptions::default();
-        let mut cpu = Mechanism::resume_cpu(&plan, key(), shard.clone(), &[&file], life, options).unwrap();
-        let mut cuda = Mechanism::resume_cuda(&plan, key(), shard.clone(), &[&file], life, stream).unwrap();
+        let mut cpu =
+            Mechanism::resume_cpu(&plan, key(), shard.clone(), &[&file], incarnation, options).unwrap();
+        let mut cuda =
+            Mechanism::resume_cuda(&plan, key(), shard.clone(), &[&file], incarnation, stream).unwrap();
         for step in 299..302 {
             same_step::<f32>(&mut cpu, &mut cuda, Onto::Zero, &format!("{name}, step {step}"));
         }

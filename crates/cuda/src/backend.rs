@@ -6,7 +6,7 @@ use crate::gradient::DeviceGradient;
 use crate::launch::{Args, SEGMENT_WORDS, StepRecord, TERM_WORDS, THREADS_PER_BLOCK, WARPS_PER_BLOCK, stage};
 use crate::module::Kernels;
 use crate::owned::{Owned, check_not_captured, end_deferred, is_captured};
-use crate::schedule::Schedule;
+use crate::replay::ReplaySteps;
 use crate::state::{Tiles, VALUE_BYTES};
 use corrnoise_core::backend::{Backend, Replay, Step, StepKernel};
 use corrnoise_core::form::Kernel;
@@ -30,7 +30,7 @@ pub struct Cuda {
     tiles: Tiles,
     slots: usize,
     is_ring: bool,
-    /// One per life of the run, by number.
+    /// One per incarnation of the run, by number.
     keys: Secret<[u32; 8]>,
     /// The table of segments and the list of the last step as the device has them: only a change is sent.
     sent_segments: Vec<u32>,
@@ -41,14 +41,14 @@ pub struct Cuda {
     time: u64,
     /// The list of the step at hand.
     words: Vec<u32>,
-    schedule: Schedule,
+    schedule: ReplaySteps,
     /// The kernels' module stays loaded for ever, because a graph launches them.
     keeps_module: bool,
 }
 
 impl Cuda {
     /// A backend whose state is that before the first step, on the device and in the order of `stream`. `keys` are those of the
-    /// run's lives, by number.
+    /// run's incarnations, by number.
     pub fn new(plan: &Plan, keys: &[RunKey], shard: &Shard, stream: &Arc<CudaStream>) -> Result<Cuda> {
         let _kept = KeepCurrent::new();
         check_not_captured(stream)?;
@@ -86,7 +86,7 @@ impl Cuda {
             args: Args::default(),
             time: 0,
             words: Vec::with_capacity(list_words),
-            schedule: Schedule::default(),
+            schedule: ReplaySteps::default(),
             keeps_module: false,
             tiles,
         };
@@ -372,7 +372,7 @@ impl Replay for Cuda {
         loaded.fill(&mut args);
         if let Some(first) = gradients.first() {
             // Sent with every replay: another step of the same graph may have other gradients.
-            // SAFETY: the control block has room for the shard's segments, and outlives every graph that knows it.
+            // SAFETY: the control area has room for the shard's segments, and outlives every graph that knows it.
             unsafe { stage(stream, kernels, loaded.segments(), &segments) }?;
             self.launch(&args, first.dtype)?;
         }
@@ -382,7 +382,7 @@ impl Replay for Cuda {
 
     fn stop(&mut self) -> Result<u64> {
         let _kept = KeepCurrent::new();
-        self.schedule = Schedule::default();
+        self.schedule = ReplaySteps::default();
         let Some(loaded) = self.owned.loaded.take() else { return Ok(0) };
         let made = loaded.finish(&self.owned.stream, &self.owned.kernels)?;
         self.time += made.min(loaded.count());

@@ -25,7 +25,7 @@ mod mechanism;
 mod memory;
 mod module;
 mod owned;
-mod schedule;
+mod replay;
 mod state;
 mod stream;
 

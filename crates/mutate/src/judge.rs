@@ -62,7 +62,7 @@ pub fn judge<E: Both>(
     Verdict::Survived
 }
 
-/// Empties the device's context: a fault stays in it, and so do the module and the control block of a captured graph, which keep it
+/// Empties the device's context: a fault stays in it, and so do the module and the control area of a captured graph, which keep it
 /// from ending by itself.
 fn new_context(device: usize) -> corrnoise::Result<()> {
     let failed = |error| corrnoise::Error::Device(format!("empty the context of device {device}: {error}"));

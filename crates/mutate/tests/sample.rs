@@ -99,8 +99,8 @@ fn known_mistakes_are_noticed() {
     let mask = |mask: &'static str| {
         changed(regenerate, "noise_f16", ", 2097120;", 0, move |line| line.replace("2097120", mask))
     };
-    noticed(regenerate, &mask("8160"), "256 lives");
-    noticed(regenerate, &mask("1048544"), "32,768 lives");
+    noticed(regenerate, &mask("8160"), "256 incarnations");
+    noticed(regenerate, &mask("1048544"), "32,768 incarnations");
     let blt8 = module("blt8");
     // Of 32 tests, by fours and one by one.
     for place in [0, 5, 11, 20, 26, 31] {

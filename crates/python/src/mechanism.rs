@@ -236,7 +236,7 @@ impl Mechanism {
         Ok(self.lock()?.next_step())
     }
 
-    /// The plan.
+    /// The plan that the mechanism runs.
     #[getter]
     fn plan(&self) -> Plan {
         Plan(self.plan.clone())
@@ -248,7 +248,7 @@ impl Mechanism {
         self.shard.segments().iter().map(|segment| (segment.start, segment.end)).collect()
     }
 
-    /// Bytes of state.
+    /// Bytes of state that this process holds.
     #[getter]
     fn state_bytes(&self) -> PyResult<u64> {
         Ok(self.lock()?.state_bytes())

@@ -109,7 +109,7 @@ pub fn normals(_: bool) -> Result<Finding> {
         tally.compare(&vector, "reference", &got, &expected);
         let plan = Plan::new(1, Form::independent(), 1.0)?.with_rounds(vector.rounds()?)?;
         let key = vector.key()?;
-        // One key for all lives, so that any incarnation in the row's name is known.
+        // One key for all incarnations, so that any incarnation in the row's name is known.
         let keys: Vec<_> = (0..=row.incarnation()).map(|_| RunKey::from_bytes(key)).collect();
         for (isa, name) in ENGINES {
             let step =

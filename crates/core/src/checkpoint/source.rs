@@ -11,7 +11,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Bytes in all.
+    /// The number of bytes in all.
     pub(super) fn len(&self) -> io::Result<u64> {
         match self {
             Source::File(file) => Ok(file.metadata()?.len()),

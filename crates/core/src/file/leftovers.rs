@@ -30,7 +30,7 @@ fn remove_if_dead(path: &Path) {
     }
 }
 
-/// Without locks nobody knows who lives.
+/// Without locks, nothing tells a live writer from a dead one.
 #[cfg(not(unix))]
 fn remove_if_dead(_: &Path) {}
 

@@ -56,7 +56,7 @@ impl Temporary {
         Err(io::Error::other(format!("no temporary name was free in {ATTEMPTS} attempts")))
     }
 
-    /// The open file.
+    /// The open file, to write to.
     pub(super) fn file(&self) -> &File {
         &self.file
     }

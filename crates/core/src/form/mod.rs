@@ -26,7 +26,7 @@ pub(crate) const STATE_BYTES: usize = size_of::<f32>();
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Kernel {
-    /// Buffered linear Toeplitz.
+    /// A buffered linear Toeplitz form.
     Blt(Blt),
     /// A ring of past outputs.
     Ring(Ring),
@@ -117,7 +117,7 @@ impl Form {
         Ok(Kernel::Regenerate(Regenerate::toeplitz(noising_coefs)?).into())
     }
 
-    /// The kernel.
+    /// The kernel that makes the form's rows.
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
     }

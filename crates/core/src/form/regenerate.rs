@@ -239,10 +239,10 @@ mod tests {
     #[test]
     fn rows_are_named_youngest_first_and_stop_at_a_restart() {
         let form = Regenerate::toeplitz(&[1.0, -0.5, 0.25]).unwrap();
-        let lives = |step: u64| (step >= 6) as u16;
+        let incarnations = |step: u64| (step >= 6) as u16;
         let names = |t, age| {
             let mut out = Vec::new();
-            form.terms(t, age, lives, &mut out).unwrap();
+            form.terms(t, age, incarnations, &mut out).unwrap();
             out.iter().map(|(row, w)| (row.stream(), *w)).collect::<Vec<_>>()
         };
         assert_eq!(names(7, 7), [(1 << 40 | 7, 1.0), (1 << 40 | 6, -0.5), (5, 0.25)]);
@@ -258,7 +258,8 @@ mod tests {
         let mut out = Vec::new();
         form.terms(2, 2, |step| step as u16, &mut out).unwrap();
         let names = [(Family::TreeNode, 1, 9), (Family::Step, 0, 0), (Family::Step, 2, 2)];
-        let expected = names.map(|(family, life, index)| Row::new(family, life, index).unwrap());
+        let expected =
+            names.map(|(family, incarnation, index)| Row::new(family, incarnation, index).unwrap());
         assert_eq!(out.iter().map(|t| t.0).collect::<Vec<_>>(), expected);
     }
 

@@ -39,7 +39,7 @@ pub(crate) struct Rows {
     pub(super) run: String,
     /// The nonce in hexadecimal, or [`FIRST`].
     pub(super) incarnation: String,
-    /// Coordinates, ascending.
+    /// The coordinates as ascending ranges.
     pub(super) segments: Vec<(u64, u64)>,
     /// Other processes add the same rows to the same gradients.
     pub(super) replica: bool,

@@ -158,7 +158,7 @@ pub(crate) fn in_words(steps: &Range<u64>) -> String {
     }
 }
 
-/// One folder.
+/// A ledger in one folder.
 struct Ledger {
     folder: PathBuf,
 }

@@ -4,7 +4,7 @@ use crate::chacha::ChaCha;
 use crate::row::{Family, Row};
 
 /// What a row of the sampler family serves. It stands where other families name the incarnation: batches do not depend on the
-/// life of a run, so that a resumed run goes on with the batches it would have had.
+/// incarnation of a run, so that a resumed run goes on with the batches it would have had.
 #[derive(Clone, Copy)]
 pub(super) enum Purpose {
     /// Who joins the batch of a step; the index is the step.

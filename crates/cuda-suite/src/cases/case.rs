@@ -187,7 +187,7 @@ pub struct Case {
     pub name: &'static str,
     /// The form and the rounds.
     pub plan: Plan,
-    /// One key per life.
+    /// One key per incarnation.
     pub keys: Arc<Vec<RunKey>>,
     /// The shard's segments.
     pub segments: Vec<Range<u64>>,

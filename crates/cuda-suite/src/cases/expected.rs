@@ -47,7 +47,7 @@ impl<E: Both> Expected<E> {
         let options = CpuOptions { threads: 1, compact: true, ..CpuOptions::default() };
         let new = || Cpu::new(&case.plan, &case.keys, &case.shard()?, options);
         let mut cpu = new()?;
-        // Makes the noise that gradients follow, if any do: a backend with all lives of a run is not cheap.
+        // Makes the noise that gradients follow, if any do: a backend with all incarnations of a run is not cheap.
         let follows = case.actions.iter().any(|action| action.onto().follows_noise());
         let mut ahead = follows.then(new).transpose()?;
         let mut steps = Vec::new();

@@ -59,23 +59,23 @@ fn history(form: Form, bf16: bool) -> Result<Form> {
     serde_json::from_value(json).map_err(wrong)
 }
 
-/// A few lives of a run, each with a key of its own.
+/// A few incarnations of a run, each with a key of its own.
 fn few_keys() -> Arc<Vec<RunKey>> {
     Arc::new((0..3).map(key).collect())
 }
 
-/// As many lives as a run can have. Made once: each key has memory of its own, which the system must map and lock.
+/// As many incarnations as a run can have. Made once: each key has memory of its own, which the system must map and lock.
 fn many_keys() -> Arc<Vec<RunKey>> {
     static KEYS: OnceLock<Arc<Vec<RunKey>>> = OnceLock::new();
     KEYS.get_or_init(|| Arc::new((0..0xffff).map(key).collect())).clone()
 }
 
-/// Steps of a plan, whose rows belong to `life` and have bits in both words of their names.
-fn steps(plan: &Plan, range: Range<u64>, life: impl Fn(u64) -> u16) -> Result<Vec<Lowered>> {
+/// Steps of a plan, whose rows belong to `incarnation` and have bits in both words of their names.
+fn steps(plan: &Plan, range: Range<u64>, incarnation: impl Fn(u64) -> u16) -> Result<Vec<Lowered>> {
     range
         .map(|t| {
             let family = if t % 2 == 0 { Family::Step } else { Family::TreeNode };
-            Ok(Lowered::of(plan, t)?.with_row(Row::new(family, life(t), (t % 64) << 33 | t)?))
+            Ok(Lowered::of(plan, t)?.with_row(Row::new(family, incarnation(t), (t % 64) << 33 | t)?))
         })
         .collect()
 }
@@ -125,7 +125,7 @@ pub fn fast(module: &str, f16: bool) -> Result<Vec<Case>> {
     match runs {
         Runs::Blt(_) => {}
         Runs::Ring { .. } => cases.extend([one_band(runs)?, many_slots(runs)?]),
-        Runs::Regenerate => cases.extend([lives(runs)?, long_list(runs)?]),
+        Runs::Regenerate => cases.extend([incarnations(runs)?, long_list(runs)?]),
     }
     Ok(cases)
 }
@@ -285,8 +285,8 @@ fn many_slots(runs: Runs) -> Result<Case> {
     })
 }
 
-/// Terms of 65,535 lives and of every family.
-fn lives(runs: Runs) -> Result<Case> {
+/// Terms of 65,535 incarnations and of every family.
+fn incarnations(runs: Runs) -> Result<Case> {
     let rows = [
         (Family::Step, 0, 0),
         (Family::TreeNode, 1, 5),
@@ -297,7 +297,7 @@ fn lives(runs: Runs) -> Result<Case> {
         (Family::Sampler, 0xfffe, 77),
         (Family::Step, 0x1234, 1),
     ];
-    let rows = rows.into_iter().map(|(family, life, index)| Row::new(family, life, index));
+    let rows = rows.into_iter().map(|(family, incarnation, index)| Row::new(family, incarnation, index));
     let rows: Vec<Row> = rows.collect::<Result<_>>()?;
     let plan = Plan::new(3, runs.form(7)?, 0.75)?;
     let number = |t: usize, terms: Vec<Row>| {
@@ -307,7 +307,7 @@ fn lives(runs: Runs) -> Result<Case> {
     let lists = vec![number(0, rows.clone()), number(1, vec![]), number(2, rows.into_iter().rev().collect())];
     let actions = one_by_one(lists, |_| Onto::Zero);
     let keys = many_keys();
-    Ok(Case { name: "lives", plan, keys, segments: vec![1..513], shifts: vec![3], actions })
+    Ok(Case { name: "incarnations", plan, keys, segments: vec![1..513], shifts: vec![3], actions })
 }
 
 /// 260 terms: more words than one launch of `stage` carries.

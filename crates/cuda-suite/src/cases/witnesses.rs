@@ -1,7 +1,7 @@
 //! Blocks of the keystream whose radius words are small (one thread in 8192 has one) or whose words are at a limit that is
 //! compared with (one in 2³²): cases go where they are.
 //!
-//! Found by search, with ChaCha8, the key of life 0 and row 0; the tests below make them again.
+//! Found by search, with ChaCha8, the key of incarnation 0 and row 0; the tests below make them again.
 
 use corrnoise::chacha::ChaCha;
 use corrnoise::{Rounds, RunKey};
@@ -93,10 +93,10 @@ pub(crate) fn many_tails() -> impl Iterator<Item = u64> {
     TILES.get_or_init(search).iter().copied()
 }
 
-/// The key of a life; no two are alike.
-pub(crate) fn key(life: u16) -> RunKey {
+/// The key of an incarnation; no two are alike.
+pub(crate) fn key(incarnation: u16) -> RunKey {
     let mut bytes: [u8; 32] = std::array::from_fn(|i| (i * 29 + 3) as u8);
-    for (byte, number) in bytes.iter_mut().zip(life.to_le_bytes()) {
+    for (byte, number) in bytes.iter_mut().zip(incarnation.to_le_bytes()) {
         *byte ^= number;
     }
     RunKey::from_bytes(bytes)

@@ -12,7 +12,7 @@ const DEVICE_CPU: i32 = 1;
 const DEVICE_CUDA: i32 = 2;
 const FLAG_READ_ONLY: u64 = 1;
 
-/// `DLManagedTensorVersioned` of dlpack.h.
+/// The struct `DLManagedTensorVersioned` of dlpack.h.
 #[repr(C)]
 struct Managed {
     major: u32,
@@ -23,7 +23,7 @@ struct Managed {
     tensor: Tensor,
 }
 
-/// `DLTensor`.
+/// The struct `DLTensor` of dlpack.h.
 #[repr(C)]
 pub(super) struct Tensor {
     data: *mut c_void,
