@@ -1,5 +1,5 @@
 // Blt: z~ = z - sum_i scale_i m_i, then m_i <- decay_i m_i + z~, with BUFFERS buffers (0: independent noise).
-// CPU twin: `blt` in crates/core/src/cpu/kernels.rs. Per parameter: the gradient and each buffer, read and written once.
+// CPU twin: crates/core/src/cpu/blt.rs. Per parameter: the gradient and each buffer, read and written once.
 #include "launch.cuh"
 
 template <class G>

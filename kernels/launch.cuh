@@ -42,7 +42,7 @@ struct Args {
     const Segment *segments;
     void *state;
     const void *list;
-    const u32 *keys;        // regenerate and schedules: 8 words per life of the run
+    const u32 *keys;        // regenerate and schedules: 8 words per incarnation of the run
     const Step *schedule;   // null: `step` counts
     const u64 *counter;     // index into the schedule; what an ended schedule still has, with its segments
     u64 num_scheduled;
@@ -53,7 +53,7 @@ struct Args {
     u32 four_rounds;
     u32 num_slots;
     u32 unused;
-    u32 key[8];             // of this step's life; zero in a captured graph
+    u32 key[8];             // of this step's incarnation; zero in a captured graph
     float scale[8];         // BLT
     float decay[8];
 };
@@ -114,7 +114,7 @@ DEVICE void step_normals(const Args &args, const Work &work, float z[16]) {
     for (int i = 0; i < 8; i++) key[i] = args.key[i];
 #ifndef FULL_TILES_ONLY
     if (args.schedule && work.live) {
-        // Bits 40 to 55 of a row's name are the life that made it, which chooses the key.
+        // Bits 40 to 55 of a row's name are the incarnation that made it, which chooses the key.
         const u32 *of_life = args.keys + 8 * (work.step.row >> 40 & 0xffff);
 #pragma unroll
         for (int i = 0; i < 8; i++) key[i] = of_life[i];

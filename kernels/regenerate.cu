@@ -1,5 +1,5 @@
 // Regenerate: z~ = sum_k weight_k z_(row k), every row made again from its name.
-// CPU twin: `regenerate` in crates/core/src/cpu/kernels.rs. Per parameter: the gradient, read and written once, and nothing else;
+// CPU twin: crates/core/src/cpu/regenerate.rs. Per parameter: the gradient, read and written once, and nothing else;
 // the sum stays in registers.
 #include "launch.cuh"
 
@@ -18,7 +18,7 @@ DEVICE void regenerate(const Args &args) {
 #pragma unroll 1
     for (u32 k = 0; k < (work.live ? work.step.count : 0); k++) {
         const Term term = terms[k];
-        // Bits 40 to 55 of a row's name are the life that made it, which chooses the key.
+        // Bits 40 to 55 of a row's name are the incarnation that made it, which chooses the key.
         const u32 *key = args.keys + 8 * (term.row >> 40 & 0xffff);
         float z[16];
         block_normals(key, term.row, work.block, args.four_rounds, z);

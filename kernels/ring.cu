@@ -1,5 +1,5 @@
 // Ring: y = z - sum_a c_a y_(t-a), youngest first; y replaces the oldest output.
-// CPU twin: `Rows::make` in crates/core/src/cpu/rows.rs. Per parameter: the gradient read and written, every past output that has
+// CPU twin: `RingRows::make` in crates/core/src/cpu/ring/rows.rs. Per parameter: the gradient read and written, every past output that has
 // a coefficient read once, one written.
 #include "launch.cuh"
 

@@ -4,8 +4,7 @@
 //! `k`, new at every step; the file holds the last step's gradients. Of every way of choosing batches it holds a few, drawn with the same
 //! key. `CORRNOISE_BLESS=1` writes it anew.
 
-use corrnoise::{Element, Form, Key, Layout, Mechanism, Plan, Sampler, Sampling};
-use half::{bf16, f16};
+use corrnoise::{Dtype, Element, Form, Key, Layout, Mechanism, Plan, Sampler, Sampling, with_element};
 use serde_json::{Value, json};
 
 const SIZES: [(&str, u64); 2] = [("weight", 600), ("bias", 7)];
@@ -14,14 +13,16 @@ fn key() -> Key {
     Key::from_bytes(std::array::from_fn(|i| (i * 7 + 1) as u8), "bindings")
 }
 
-fn last_step<E: Element>(plan: &Plan, from_f32: fn(f32) -> E, bytes: fn(&E) -> Vec<u8>) -> String {
+fn last_step<E: Element>(plan: &Plan) -> String {
     let mut noise = Mechanism::cpu(plan, key(), Layout::new(SIZES).unwrap().whole()).unwrap();
     let mut last = String::new();
     for _ in 0..plan.num_steps() {
-        let value = |k: u64, i: u64| from_f32(((37 * i + 11 * k) % 101) as f32 / 16.0 - 50.0 / 16.0);
+        let value = |k: u64, i: u64| E::from_f32(((37 * i + 11 * k) % 101) as f32 / 16.0 - 50.0 / 16.0);
         let [mut weight, mut bias] =
             [0, 1].map(|k| (0..SIZES[k].1).map(|i| value(k as u64, i)).collect::<Vec<E>>());
         noise.add_to_all(&mut [&mut weight, &mut bias]).unwrap();
+        // The lowest bytes of the bits are the value's own.
+        let bytes = |value: &E| value.to_bits().to_le_bytes().into_iter().take(size_of::<E>());
         last = weight.iter().chain(&bias).flat_map(bytes).map(|byte| format!("{byte:02x}")).collect();
     }
     last
@@ -29,13 +30,11 @@ fn last_step<E: Element>(plan: &Plan, from_f32: fn(f32) -> E, bytes: fn(&E) -> V
 
 fn case(name: &str, form: Form) -> Value {
     let plan = Plan::new(5, form, 0.75).unwrap();
-    json!({
-        "name": name,
-        "plan": plan.to_json(),
-        "float32": last_step::<f32>(&plan, |value| value, |value| value.to_le_bytes().to_vec()),
-        "bfloat16": last_step::<bf16>(&plan, bf16::from_f32, |value| value.to_le_bytes().to_vec()),
-        "float16": last_step::<f16>(&plan, f16::from_f32, |value| value.to_le_bytes().to_vec()),
-    })
+    let mut case = json!({ "name": name, "plan": plan.to_json() });
+    for dtype in Dtype::ALL {
+        case[dtype.python_name()] = with_element!(dtype, E => last_step::<E>(&plan)).into();
+    }
+    case
 }
 
 fn batches(name: &str, sampling: Sampling) -> Value {

@@ -4,9 +4,9 @@ use corrnoise::backend::{Backend, Step, StepKernel};
 use corrnoise::chacha::ChaCha;
 use corrnoise::vectors::{self, Vector};
 use corrnoise::{
-    Cpu, CpuGradients, CpuOptions, Element, Form, Isa, Plan, RunKey, Shard, gauss, noise, reference,
+    Cpu, CpuOptions, Dtype, Element, Form, Gradients, Isa, Plan, RunKey, Shard, gauss, noise, reference,
+    with_element,
 };
-use half::{bf16, f16};
 
 const ENGINES: [Isa; 2] = [Isa::Scalar, Isa::Auto];
 
@@ -18,7 +18,7 @@ fn engine(isa: Isa, keys: &[RunKey], plan: &Plan, coords: std::ops::Range<u64>) 
 /// Makes one step of an engine on a zero gradient and returns its noise as bits.
 fn run(cpu: &mut Cpu, step: &Step<'_>, len: usize) -> Vec<u32> {
     let mut out = vec![0.0_f32; len];
-    cpu.step(step, CpuGradients::F32(&mut [&mut out])).unwrap();
+    cpu.step(step, Gradients::new(&mut [&mut out[..]])).unwrap();
     out.iter().map(|z| z.to_bits()).collect()
 }
 
@@ -129,21 +129,16 @@ fn forms() {
     }
 }
 
-/// Adds one row to a gradient given as bits, and returns the sum's bits.
-fn add<E: Element>(
-    vector: &Vector,
-    isa: Isa,
-    from_bits: impl Fn(u32) -> E,
-    to_bits: impl Fn(&E) -> u32,
-) -> Vec<u32> {
-    let mut gradient: Vec<E> = vector.words("before").unwrap().into_iter().map(from_bits).collect();
+/// Adds one row to a gradient given as bits, and gives the bits back.
+fn add<E: Element>(vector: &Vector, isa: Isa) -> Vec<u32> {
+    let mut gradient: Vec<E> = vector.words("before").unwrap().into_iter().map(E::from_bits).collect();
     let plan = Plan::new(1, Form::independent(), 1.0).unwrap().with_rounds(vector.rounds().unwrap()).unwrap();
     let keys = [RunKey::from_bytes(vector.key().unwrap())];
     let mut cpu = engine(isa, &keys, &plan, 0..gradient.len() as u64);
     let kernel = StepKernel::Blt { row: vector.row().unwrap(), scale: &[], decay: &[], fresh: true };
     let step = Step { number: 0, scale: f32::from_bits(vector.hex("scale").unwrap() as u32), kernel };
-    cpu.step(&step, E::gradients(&mut [&mut gradient])).unwrap();
-    gradient.iter().map(to_bits).collect()
+    cpu.step(&step, Gradients::new(&mut [&mut gradient[..]])).unwrap();
+    gradient.into_iter().map(E::to_bits).collect()
 }
 
 #[test]
@@ -151,12 +146,8 @@ fn gradients() {
     for vector in vectors::read(vectors::GRADIENTS).unwrap() {
         assert_eq!(vector.kind, "add", "{}", vector.place);
         for isa in ENGINES {
-            let got = match vector.text("type").unwrap() {
-                "f32" => add(&vector, isa, f32::from_bits, |g| g.to_bits()),
-                "bf16" => add(&vector, isa, |bits| bf16::from_bits(bits as u16), |g| g.to_bits().into()),
-                "f16" => add(&vector, isa, |bits| f16::from_bits(bits as u16), |g| g.to_bits().into()),
-                other => panic!("{}: unknown type {other}", vector.place),
-            };
+            let dtype: Dtype = vector.text("type").unwrap().parse().unwrap();
+            let got = with_element!(dtype, E => add::<E>(&vector, isa));
             assert_eq!(got, vector.words("after").unwrap(), "{} ({isa:?})", vector.place);
         }
     }

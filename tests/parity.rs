@@ -1,8 +1,8 @@
 //! The same bits everywhere: scalar and SIMD, any number of threads, any split into shards, stopped and resumed at any step.
 
-use corrnoise::{CpuOptions, Form, Isa, Key, Layout, Mechanism, Plan, Resume, Rounds, Shard};
+use corrnoise::{CpuOptions, Element, Form, Isa, Key, Layout, Mechanism, Plan, Resume, Rounds, Shard};
 use corrnoise_testkit::cases::{every_form, square_root_coefs};
-use corrnoise_testkit::gradients::{Bits, assert_same, gradient};
+use corrnoise_testkit::gradients::{assert_same, gradient};
 use half::{bf16, f16};
 
 const SIZES: [u64; 6] = [1, 3, 511, 512, 513, 1_000_007];
@@ -16,7 +16,7 @@ fn options(isa: Isa, threads: usize) -> CpuOptions {
 }
 
 /// Runs all steps on one gradient that accumulates: every step's noise is in the result.
-fn run<E: Bits>(plan: &Plan, shard: Shard, options: CpuOptions) -> Vec<E> {
+fn run<E: Element>(plan: &Plan, shard: Shard, options: CpuOptions) -> Vec<E> {
     let mut out = gradient(shard.num_coords(), E::from_f32);
     let mut mechanism = Mechanism::cpu_with(plan, key(), shard, options).unwrap();
     for _ in 0..plan.num_steps() {
@@ -25,7 +25,7 @@ fn run<E: Bits>(plan: &Plan, shard: Shard, options: CpuOptions) -> Vec<E> {
     out
 }
 
-fn scalar_equals_simd<E: Bits>(type_name: &str) {
+fn scalar_equals_simd<E: Element>(type_name: &str) {
     let steps = 4;
     for (name, form) in every_form(steps) {
         let plan = Plan::new(steps, form, 0.75).unwrap();
@@ -262,7 +262,7 @@ fn the_vector_path_is_the_one_that_runs() {
 /// Adds noise to every 16-bit pattern, infinities and NaN included, with both engines.
 #[test]
 fn every_sixteen_bit_gradient() {
-    fn all<E: Bits>(from_bits: impl Fn(u16) -> E, is_nan: impl Fn(&E) -> bool) {
+    fn all<E: Element>(from_bits: impl Fn(u16) -> E, is_nan: impl Fn(&E) -> bool) {
         for stddev in [1e-6, 0.003, 20.0] {
             let plan = Plan::new(1, Form::independent(), stddev).unwrap();
             let run = |isa| {
@@ -275,7 +275,7 @@ fn every_sixteen_bit_gradient() {
                 gradient
             };
             for (i, (left, right)) in run(Isa::Scalar).iter().zip(&run(Isa::Auto)).enumerate() {
-                let same = left.bits() == right.bits() || is_nan(left) && is_nan(right);
+                let same = left.to_bits() == right.to_bits() || is_nan(left) && is_nan(right);
                 assert!(same, "gradient {i:04x}, stddev {stddev}: {left:?} and {right:?}");
                 assert_eq!(is_nan(left), is_nan(&from_bits(i as u16)));
             }
@@ -347,7 +347,7 @@ fn a_ring_made_ahead_is_the_plain_ring() {
 /// Many steps of tensors that begin and end within tiles, in every gradient type.
 #[test]
 fn a_ring_made_ahead_of_several_tensors_is_the_plain_ring() {
-    fn compare<E: Bits>() {
+    fn compare<E: Element>() {
         let steps = 40;
         let layout = Layout::new([("w", 9_000), ("b", 10), ("v", 4_700)]).unwrap();
         let shard = layout.whole().within(300..layout.dim() - 77).unwrap();

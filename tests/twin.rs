@@ -5,9 +5,11 @@
 
 use corrnoise::backend::{Backend, Step, StepKernel};
 use corrnoise::form::{Kernel, Ring};
-use corrnoise::{CpuGradients, Error, Form, Key, Mechanism, Plan, Result, Rounds, RunKey, Shard};
+use corrnoise::{
+    Element, Error, Form, Gradients, Key, Mechanism, Plan, Result, Rounds, RunKey, Shard, with_element,
+};
 use corrnoise_testkit::cases::{every_form, inverse_square_root_coefs, square_root_coefs};
-use corrnoise_testkit::gradients::{Bits, gradient};
+use corrnoise_testkit::gradients::gradient;
 use half::{bf16, f16};
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
@@ -209,16 +211,15 @@ impl Twin {
 }
 
 impl Backend for Twin {
-    type Gradients<'list, 'memory: 'list> = CpuGradients<'list, 'memory>;
-    fn check(&self, _: &CpuGradients<'_, '_>) -> Result<()> {
+    type Gradients<'list, 'memory: 'list> = Gradients<'list, 'memory>;
+    fn check(&self, _: &Gradients<'_, '_>) -> Result<()> {
         Ok(())
     }
-    fn step(&mut self, step: &Step<'_>, gradients: CpuGradients<'_, '_>) -> Result<()> {
-        match gradients {
-            CpuGradients::F32(slices) => self.run(step, slices[0].as_mut_ptr().cast(), 0),
-            CpuGradients::Bf16(slices) => self.run(step, slices[0].as_mut_ptr().cast(), 1),
-            CpuGradients::F16(slices) => self.run(step, slices[0].as_mut_ptr().cast(), 2),
-        }
+    fn step(&mut self, step: &Step<'_>, gradients: Gradients<'_, '_>) -> Result<()> {
+        let dtype = gradients.dtype();
+        with_element!(dtype, E => {
+            self.run(step, gradients.slices::<E>().unwrap()[0].as_mut_ptr().cast(), dtype.tag());
+        });
         Ok(())
     }
     fn read_state(&self, _: usize, _: u64, _: &mut [u8]) -> Result<()> {
@@ -233,8 +234,8 @@ fn key() -> Key {
     Key::from_bytes(std::array::from_fn(|i| (i * 37 + 11) as u8), "twin")
 }
 
-/// Runs a plan on both backends and returns the first difference; the gradient lies between guards that must stay unchanged.
-fn compare<E: Bits + Copy>(module: &Arc<Module>, plan: &Plan, shard: &Shard, zero: bool) -> Option<String> {
+/// Runs a plan on both; the gradient lies between guards that nobody may touch. Gives the first difference.
+fn compare<E: Element>(module: &Arc<Module>, plan: &Plan, shard: &Shard, zero: bool) -> Option<String> {
     const GUARD: usize = 600;
     let len = shard.num_coords() as usize;
     let mut cpu = Mechanism::cpu(plan, key(), shard.clone()).unwrap();
@@ -247,8 +248,8 @@ fn compare<E: Bits + Copy>(module: &Arc<Module>, plan: &Plan, shard: &Shard, zer
         }
         let mut got = expected.clone();
         cpu.add_to(&mut expected[GUARD..GUARD + len]).unwrap();
-        twin.run_step(E::gradients(&mut [&mut got[GUARD..GUARD + len]])).unwrap();
-        if let Some(at) = (0..got.len()).find(|&i| expected[i].bits() != got[i].bits()) {
+        twin.run_step(Gradients::new(&mut [&mut got[GUARD..GUARD + len]])).unwrap();
+        if let Some(at) = (0..got.len()).find(|&i| expected[i].to_bits() != got[i].to_bits()) {
             return Some(format!(
                 "step {step}, coordinate {}: {:?}, {:?}",
                 at as i64 - GUARD as i64,

@@ -3,7 +3,7 @@
 //! `cargo run -p corrnoise-candle --example bindings`
 
 use candle_core::{DType, Device, Tensor, WithDType};
-use corrnoise::{Key, Layout, Mechanism, Plan};
+use corrnoise::{AnyMechanism, Key, Layout, Place, Plan};
 use half::{bf16, f16};
 use serde_json::Value;
 use std::error::Error;
@@ -25,7 +25,7 @@ fn last_step(file: &Value, plan: &Plan, dtype: DType) -> Result<String, Box<dyn 
     let sizes: Vec<(String, u64)> = serde_json::from_value(file["sizes"].clone())?;
     let text = |field: &str| file[field].as_str().ok_or(format!("{field} is not a string"));
     let key = Key::from_hex(text("key")?, text("run_id")?)?;
-    let mut noise = Mechanism::cpu(plan, key, Layout::new(sizes.clone())?.whole())?;
+    let mut noise = AnyMechanism::new(plan, key, Layout::new(sizes.clone())?.whole(), &Place::default())?;
     let mut last = String::new();
     for _ in 0..plan.num_steps() {
         let tensors = sizes.iter().enumerate().map(|(k, (_, len))| gradient(k as u64, *len, dtype));

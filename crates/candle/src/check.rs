@@ -1,14 +1,14 @@
 //! What a gradient must be, found out before anything is locked or changed.
 
 use candle_core::{DType, Device, Tensor};
-use corrnoise::{Error, Result, Shard};
+use corrnoise::{Dtype, Error, Result, Shard};
 
 /// Gradients that a step can be made on.
 pub(crate) struct Checked<'a> {
     /// One per segment of the shard.
     pub(crate) tensors: &'a [&'a Tensor],
-    /// Their common type: F32, BF16 or F16.
-    pub(crate) dtype: DType,
+    /// Their common number type.
+    pub(crate) dtype: Dtype,
     /// Their numbers by the address of their storage, which is the order that candle locks in.
     pub(crate) by_address: Vec<usize>,
 }
@@ -33,8 +33,8 @@ pub(crate) fn check<'a>(
         if tensor.elem_count() as u64 != len {
             return Err(Error::length(name(i), tensor.elem_count(), len.to_string()));
         }
-        let first = *dtype.get_or_insert(tensor.dtype());
-        check_dtype(&name(i), tensor.dtype(), first, &name(0))?;
+        let own = check_dtype(&name(i), tensor.dtype(), dtype, &name(0))?;
+        dtype = Some(own);
     }
     let Some(dtype) = dtype else { return Err(Error::length("list of gradients", 0, "at least 1")) };
     Ok(Checked { tensors, dtype, by_address: by_address(tensors, name)? })
@@ -55,12 +55,13 @@ fn check_layout(name: &str, tensor: &Tensor) -> Result<()> {
     Err(Error::parameter(format!("memory of {name}"), found, "a contiguous tensor: call contiguous()"))
 }
 
-fn check_dtype(name: &str, got: DType, first: DType, first_name: &str) -> Result<()> {
-    let found = |expected| Err(Error::parameter(format!("type of {name}"), got.as_str(), expected));
-    match got {
-        DType::F32 | DType::BF16 | DType::F16 if got == first => Ok(()),
-        DType::F32 | DType::BF16 | DType::F16 => found(format!("{}, that of {first_name}", first.as_str())),
-        _ => found("f32, bf16 or f16".into()),
+/// The engine's name for candle's type: that of the first gradient, where there was one.
+fn check_dtype(name: &str, got: DType, first: Option<Dtype>, first_name: &str) -> Result<Dtype> {
+    let refuse = |expected| Err(Error::parameter(format!("type of {name}"), got.as_str(), expected));
+    match (got.as_str().parse(), first) {
+        (Ok(own), Some(first)) if own != first => refuse(format!("{first}, that of {first_name}")),
+        (Ok(own), _) => Ok(own),
+        (Err(_), _) => refuse("f32, bf16 or f16".into()),
     }
 }
 

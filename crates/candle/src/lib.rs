@@ -18,7 +18,7 @@
 //!
 //! f32, bf16 and f16. `docs/rust.md` has a whole training loop; `examples/train.rs` is one that learns.
 //!
-//! With the feature `cuda`, `CorrelatedNoise::cuda` does the same on a CUDA device, on candle's stream. That part was type-checked and never run on a device.
+//! With the feature `cuda`, variables on a CUDA device get their noise there, on candle's stream. That part was type-checked and never run on a device.
 
 mod check;
 #[cfg(feature = "cuda")]
@@ -27,8 +27,6 @@ mod locks;
 mod noise;
 mod step;
 
-#[cfg(feature = "cuda")]
-pub use cuda::add_to_cuda;
 pub use noise::CorrelatedNoise;
 pub use step::add_to;
 

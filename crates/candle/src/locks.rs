@@ -4,10 +4,11 @@
 //! operation may start another one, on the next tensor, and so on; the innermost then runs with all locks held. The recursion is as
 //! deep as there are tensors, so beyond a few it gets a stack of its own.
 
+use crate::check::Checked;
 use candle_core::{CpuStorage, InplaceOp1, Layout, Tensor};
-use corrnoise::{Element, Error, Result};
-use half::{bf16, f16};
+use corrnoise::{Dtype, Error, Result};
 use std::cell::RefCell;
+use std::ops::Range;
 
 /// So many locks are taken on the caller's own stack, in less than 192 KiB.
 const ON_CALLERS_STACK: usize = 64;
@@ -16,38 +17,30 @@ const STACK_PER_LOCK: usize = 8 << 10;
 /// What Rust gives a thread, for the step inside.
 const STACK_OF_STEP: usize = 2 << 20;
 
-/// A type of values that candle and the engine both know.
-pub(crate) trait Value: Element {
-    /// The values, if the storage is of this type.
-    fn of(storage: &mut CpuStorage) -> Option<&mut [Self]>;
+/// The memory of some values of a storage, if it holds this number type and that many.
+fn span(storage: &mut CpuStorage, dtype: Dtype, values: Range<usize>) -> Option<(*mut (), usize)> {
+    fn of<T>(all: &mut [T], values: Range<usize>) -> Option<(*mut (), usize)> {
+        let values = all.get_mut(values)?;
+        Some((values.as_mut_ptr().cast(), values.len()))
+    }
+    match (storage, dtype) {
+        (CpuStorage::F32(all), Dtype::F32) => of(all, values),
+        (CpuStorage::BF16(all), Dtype::Bf16) => of(all, values),
+        (CpuStorage::F16(all), Dtype::F16) => of(all, values),
+        _ => None,
+    }
 }
 
-macro_rules! value {
-    ($type:ty, $variant:ident) => {
-        impl Value for $type {
-            fn of(storage: &mut CpuStorage) -> Option<&mut [Self]> {
-                match storage {
-                    CpuStorage::$variant(values) => Some(values),
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-value!(f32, F32);
-value!(bf16, BF16);
-value!(f16, F16);
-
-/// Runs `step` on the memory of contiguous tensors of type `E`, in their order, while all of them are locked for writing; the locks are
+/// Runs `step` on the memory of contiguous tensors of one number type, in their order, while all of them are locked for writing; the locks are
 /// taken in the order `by_address`.
-pub(crate) fn with_locked<E: Value>(
-    tensors: &[&Tensor],
-    by_address: &[usize],
-    step: impl FnOnce(&[(*mut E, usize)]) -> Result<()> + Send,
+pub(crate) fn with_locked(
+    checked: &Checked<'_>,
+    step: impl FnOnce(&[(*mut (), usize)]) -> Result<()> + Send,
 ) -> Result<()> {
+    let Checked { tensors, dtype, by_address } = checked;
     let run = || {
         let spans = vec![(std::ptr::null_mut(), 0); tensors.len()];
-        let held = RefCell::new(Held { spans, step: Some(step), outcome: None });
+        let held = RefCell::new(Held { dtype: *dtype, spans, step: Some(step), outcome: None });
         let locking = lock_next(tensors, by_address, &held);
         let failed = |error| Error::Device(format!("candle did not lock the gradients: {error}"));
         held.into_inner()
@@ -67,24 +60,25 @@ pub(crate) fn with_locked<E: Value>(
 }
 
 /// What the operations share.
-struct Held<E, F> {
-    spans: Vec<(*mut E, usize)>,
+struct Held<F> {
+    dtype: Dtype,
+    spans: Vec<(*mut (), usize)>,
     step: Option<F>,
     outcome: Option<Result<()>>,
 }
 
 /// The operation on tensor `number`, which holds its lock until those of `rest` are taken and the step is made.
-struct Lock<'a, E, F> {
+struct Lock<'a, F> {
     tensors: &'a [&'a Tensor],
     number: usize,
     rest: &'a [usize],
-    held: &'a RefCell<Held<E, F>>,
+    held: &'a RefCell<Held<F>>,
 }
 
-fn lock_next<E: Value, F: FnOnce(&[(*mut E, usize)]) -> Result<()>>(
+fn lock_next<F: FnOnce(&[(*mut (), usize)]) -> Result<()>>(
     tensors: &[&Tensor],
     order: &[usize],
-    held: &RefCell<Held<E, F>>,
+    held: &RefCell<Held<F>>,
 ) -> candle_core::Result<()> {
     if let Some((number, rest)) = order.split_first() {
         return tensors[*number].inplace_op1(&Lock { tensors, number: *number, rest, held });
@@ -94,7 +88,7 @@ fn lock_next<E: Value, F: FnOnce(&[(*mut E, usize)]) -> Result<()>>(
     Ok(())
 }
 
-impl<E: Value, F: FnOnce(&[(*mut E, usize)]) -> Result<()>> InplaceOp1 for Lock<'_, E, F> {
+impl<F: FnOnce(&[(*mut (), usize)]) -> Result<()>> InplaceOp1 for Lock<'_, F> {
     fn name(&self) -> &'static str {
         "corrnoise"
     }
@@ -103,10 +97,11 @@ impl<E: Value, F: FnOnce(&[(*mut E, usize)]) -> Result<()>> InplaceOp1 for Lock<
         let Some((start, end)) = layout.contiguous_offsets() else {
             candle_core::bail!("a gradient is not contiguous")
         };
-        let Some(values) = E::of(storage).and_then(|values| values.get_mut(start..end)) else {
+        let dtype = self.held.borrow().dtype;
+        let Some(span) = span(storage, dtype, start..end) else {
             candle_core::bail!("a gradient changed its type or length")
         };
-        self.held.borrow_mut().spans[self.number] = (values.as_mut_ptr(), values.len());
+        self.held.borrow_mut().spans[self.number] = span;
         lock_next(self.tensors, self.rest, self.held)
     }
 }

@@ -3,9 +3,9 @@
 use crate::step::add_named;
 use candle_core::backprop::GradStore;
 use candle_core::{Tensor, Var};
-use corrnoise::backend::Backend;
-use corrnoise::raw::RawGradients;
-use corrnoise::{Batch, Cpu, CpuOptions, Error, Key, Layout, Mechanism, Plan, Result, Resume, Shard};
+#[cfg(doc)]
+use corrnoise::Mechanism;
+use corrnoise::{AnyMechanism, Batch, Checkpoint, Error, Key, Layout, Place, Plan, Result, Resume, Shard};
 use std::path::Path;
 
 /// Adds a plan's noise to the gradients of candle variables, one step after another.
@@ -16,24 +16,24 @@ use std::path::Path;
 /// - A step is made on all gradients or on none. A missing gradient, another shape, type or device, one that is not contiguous and two that share a
 ///   storage are refused with an error that names the variable; nothing is changed, and the next call makes the same step.
 /// - Gradients are changed in place: no copy is made, and every other tensor on the same storage sees the noise.
-pub struct CorrelatedNoise<B = Cpu> {
-    pub(crate) vars: Vec<(String, Var)>,
-    pub(crate) mechanism: Mechanism<B>,
-    pub(crate) raw: RawGradients,
+pub struct CorrelatedNoise {
+    vars: Vec<(String, Var)>,
+    mechanism: AnyMechanism,
 }
 
 impl CorrelatedNoise {
-    /// A new run on the CPU, with all cores. `vars` are names and variables in any order, such as a `VarMap` of candle-nn holds:
+    /// A new run on the device of the variables: on the CPU with all cores, or with the feature `cuda` on a CUDA device in the order of
+    /// candle's stream. `vars` are names and variables in any order, such as a `VarMap` of candle-nn holds:
     /// `varmap.data().lock().unwrap().clone()`.
     pub fn new<N: Into<String>>(
         vars: impl IntoIterator<Item = (N, Var)>,
         plan: &Plan,
         key: Key,
     ) -> Result<Self> {
-        Self::with(vars, |shard, _| Mechanism::cpu(plan, key, shard))
+        Self::with(vars, |shard, vars| AnyMechanism::new(plan, key, shard, &place_of(vars)))
     }
 
-    /// Goes on from checkpoints that [`CorrelatedNoise::save`] or any process of the run wrote; see [`Mechanism::resume_with`].
+    /// Goes on from checkpoints that [`CorrelatedNoise::save`] or any process of the run wrote, on whichever device; see [`Mechanism::resume_with`].
     pub fn resume<N: Into<String>>(
         vars: impl IntoIterator<Item = (N, Var)>,
         plan: &Plan,
@@ -41,24 +41,23 @@ impl CorrelatedNoise {
         files: &[impl AsRef<Path>],
         resume: Resume,
     ) -> Result<Self> {
-        Self::with(vars, |shard, _| {
-            Mechanism::resume_cpu(plan, key, shard, files, resume, CpuOptions::default())
+        Self::with(vars, |shard, vars| {
+            let checkpoints = files.iter().map(Checkpoint::open).collect::<Result<_>>()?;
+            AnyMechanism::resume(plan, key, shard, checkpoints, resume, &place_of(vars))
         })
     }
 
-    /// Adds the noise of the next step to the gradient of every variable, in place. The gradients are yours: clipped and summed before,
-    /// divided and applied after.
+    /// Adds the noise of the next step to the gradient of every variable, in place; on a device, the step is enqueued. The gradients are
+    /// yours: clipped and summed before, divided and applied after.
     pub fn add_noise(&mut self, gradients: &GradStore) -> Result<()> {
-        let CorrelatedNoise { vars, mechanism, raw } = self;
-        add_named(mechanism, raw, &collect(vars, gradients)?, &|i| call(&vars[i].0))
+        let CorrelatedNoise { vars, mechanism } = self;
+        add_named(mechanism, &collect(vars, gradients)?, &|i| call(&vars[i].0))
     }
-}
 
-impl<B: Backend> CorrelatedNoise<B> {
     /// With a mechanism of your making, for the shard of all variables and with the variables as they were sorted.
     pub fn with<N: Into<String>>(
         vars: impl IntoIterator<Item = (N, Var)>,
-        mechanism: impl FnOnce(Shard, &[(String, Var)]) -> Result<Mechanism<B>>,
+        mechanism: impl FnOnce(Shard, &[(String, Var)]) -> Result<AnyMechanism>,
     ) -> Result<Self> {
         let mut vars: Vec<(String, Var)> = vars.into_iter().map(|(name, var)| (name.into(), var)).collect();
         vars.sort_by(|a, b| a.0.cmp(&b.0));
@@ -71,7 +70,7 @@ impl<B: Backend> CorrelatedNoise<B> {
             let found = format!("one of {}", mechanism.shard().segments().len());
             return Err(Error::parameter("shard of the mechanism", found, expected));
         }
-        Ok(CorrelatedNoise { vars, mechanism, raw: RawGradients::default() })
+        Ok(CorrelatedNoise { vars, mechanism })
     }
 
     /// This, if the batch is that of the next step, which is admitted; see [`Mechanism::for_batch`].
@@ -97,7 +96,7 @@ impl<B: Backend> CorrelatedNoise<B> {
     }
 
     /// The mechanism: its plan, its shard, its place in the plan.
-    pub fn mechanism(&self) -> &Mechanism<B> {
+    pub fn mechanism(&self) -> &AnyMechanism {
         &self.mechanism
     }
 
@@ -107,13 +106,22 @@ impl<B: Backend> CorrelatedNoise<B> {
     }
 }
 
+/// Where the first variable lies; a gradient that lies elsewhere is refused at its step.
+fn place_of(vars: &[(String, Var)]) -> Place {
+    match vars.first().map(|(_, var)| var.device()) {
+        #[cfg(feature = "cuda")]
+        Some(candle_core::Device::Cuda(device)) => Place::Cuda(device.cuda_stream().into()),
+        _ => Place::default(),
+    }
+}
+
 /// How errors call a variable's gradient.
-pub(crate) fn call(name: &str) -> String {
+fn call(name: &str) -> String {
     format!("gradient of {name:?}")
 }
 
 /// The gradients of all variables, each of its variable's shape.
-pub(crate) fn collect<'a>(vars: &[(String, Var)], gradients: &'a GradStore) -> Result<Vec<&'a Tensor>> {
+fn collect<'a>(vars: &[(String, Var)], gradients: &'a GradStore) -> Result<Vec<&'a Tensor>> {
     let gradient = |(name, var): &(String, Var)| {
         let Some(gradient) = gradients.get(var) else {
             return Err(Error::parameter(call(name), "missing", "a tensor in the GradStore"));

@@ -106,7 +106,7 @@ impl<T> Out<T> {
         Ok(Out(pointer))
     }
 
-    /// Writes the answer.
+    /// Writes the answer to the caller's memory.
     pub(crate) fn put(self, value: T) {
         // SAFETY: neither null nor misaligned, and writable by the promise made to `new`; what was there needs no drop, since
         // answers are numbers and pointers.

@@ -1,38 +1,36 @@
 //! A step on device memory, on the caller's stream. With the feature `cuda` only.
 
-use crate::argument::{Out, OutHandle, borrow, list};
+use crate::argument::{Out, borrow, list};
 use crate::key::KeyHandle;
-use crate::mechanism::{Engine, MechanismHandle, Running, paths, resume_mode};
+use crate::mechanism::{MechanismHandle, Saved, resume, start};
 use crate::plan::PlanHandle;
 use crate::shard::ShardHandle;
 use crate::status::{Failure, Outcome, Status, entry};
-use corrnoise::cuda::cudarc::driver::CudaStream;
-use corrnoise::cuda::{self, DeviceGradient, OnCuda};
-use corrnoise::raw::check_lengths;
-use corrnoise::{Error, Mechanism};
+use corrnoise::{AnyMechanism, CpuOptions, Device, Dtype, Error, Place};
 use std::ffi::{c_char, c_void};
-use std::sync::Arc;
 
 /// The type of values in device memory.
 #[repr(C)]
-pub enum ElementType {
-    /// f32.
+pub enum DtypeTag {
+    /// IEEE single precision, 4 bytes.
     F32 = 0,
-    /// bfloat16.
+    /// bfloat16, the upper half of a single.
     Bf16 = 1,
-    /// IEEE half precision.
+    /// IEEE half precision, 2 bytes.
     F16 = 2,
 }
 
+// The header's numbers are the engine's.
+const _: () = {
+    assert!(DtypeTag::F32 as u32 == Dtype::F32.tag() && DtypeTag::Bf16 as u32 == Dtype::Bf16.tag());
+    assert!(DtypeTag::F16 as u32 == Dtype::F16.tag());
+};
+
 /// # Safety
 /// `stream` is null (the default stream) or a stream of the device's primary context that outlives the mechanism.
-unsafe fn open(device: u32, stream: *mut c_void) -> Outcome<Arc<CudaStream>> {
-    let default = cuda::stream(device as usize)?;
-    if stream.is_null() {
-        return Ok(default);
-    }
-    // SAFETY: the caller's promise; `cuda::stream` opened the primary context.
-    Ok(unsafe { default.context().wrap_borrowed_stream(stream.cast()) })
+unsafe fn open(device: u32, stream: *mut c_void) -> Outcome<Place> {
+    // SAFETY: the caller's promise, passed on.
+    Ok(unsafe { Place::on_stream(Device::Cuda(device as usize), CpuOptions::default(), stream) }?)
 }
 
 /// A new run on a CUDA device, from step 0 on. `stream` is a CUstream (or cudaStream_t) of the device's primary context, which
@@ -46,19 +44,10 @@ pub unsafe extern "C" fn corrnoise_cuda_mechanism_new(
     stream: *mut c_void,
     out: *mut *mut MechanismHandle,
 ) -> Status {
-    entry(|| {
-        // SAFETY: the crate's contract.
-        let (out, plan) = unsafe { (OutHandle::new(out)?, &borrow(plan, "plan")?.0) };
-        // SAFETY: the crate's contract.
-        let (key, shard) = unsafe { (borrow(key, "key")?, &borrow(shard, "shard")?.0) };
-        // For the case of a failure: then the device's context is closed here.
-        let _kept = cuda::keep_current();
-        // SAFETY: what the function's text asks for.
-        let stream = unsafe { open(device, stream) }?;
-        let mechanism = key.spend(|key| Mechanism::cuda(plan, key, shard.clone(), &stream))?;
-        out.put(MechanismHandle::new(Engine::Cuda(Box::new(mechanism))));
-        Ok(())
-    })
+    // SAFETY: what the function's text asks for.
+    let place = || unsafe { open(device, stream) };
+    // SAFETY: the crate's contract.
+    entry(|| unsafe { start(plan, key, shard, place, out) })
 }
 
 /// Goes on from checkpoints on a CUDA device; see corrnoise_mechanism_resume() and corrnoise_cuda_mechanism_new().
@@ -75,21 +64,10 @@ pub unsafe extern "C" fn corrnoise_cuda_mechanism_resume(
     nonce: *const u8,
     out: *mut *mut MechanismHandle,
 ) -> Status {
-    entry(|| {
-        // SAFETY: the crate's contract.
-        let (out, plan) = unsafe { (OutHandle::new(out)?, &borrow(plan, "plan")?.0) };
-        // SAFETY: the crate's contract.
-        let (key, shard) = unsafe { (borrow(key, "key")?, &borrow(shard, "shard")?.0) };
-        // SAFETY: the crate's contract.
-        let (files, resume) = unsafe { (paths(files, num_files)?, resume_mode(mode, nonce)?) };
-        // For the case of a failure: then the device's context is closed here.
-        let _kept = cuda::keep_current();
-        // SAFETY: what the function's text asks for.
-        let stream = unsafe { open(device, stream) }?;
-        let resume = |key| Mechanism::resume_cuda(plan, key, shard.clone(), &files, resume, &stream);
-        out.put(MechanismHandle::new(Engine::Cuda(Box::new(key.spend(resume)?))));
-        Ok(())
-    })
+    // SAFETY: what the function's text asks for.
+    let place = || unsafe { open(device, stream) };
+    // SAFETY: the crate's contract.
+    entry(|| unsafe { resume(plan, key, shard, place, Saved { files, num_files, mode, nonce }, out) })
 }
 
 /// Enqueues the noise of the next step on the mechanism's stream and returns at once. `element_type` is a corrnoise_element_type,
@@ -112,29 +90,15 @@ pub unsafe extern "C" fn corrnoise_cuda_add_to(
         if gradients.contains(&0) {
             return Err(Failure::Null("a gradient"));
         }
-        let element = match element_type {
-            0 => cuda::ElementType::F32,
-            1 => cuda::ElementType::Bf16,
-            2 => cuda::ElementType::F16,
-            other => {
-                let expected = "a corrnoise_element_type: 0, 1 or 2";
-                return Err(Error::parameter("element_type", other, expected).into());
-            }
-        };
-        let Running { engine, scratch } = &mut *mechanism.lock()?;
-        let mechanism = on_device(engine)?;
-        check_lengths(mechanism.shard(), lengths.iter().copied())?;
-        let spans = gradients.iter().zip(lengths).map(|(address, len)| (*address as usize, *len as usize));
-        scratch.host.check_addresses(spans, element.bytes() as usize)?;
+        let refuse = || Error::parameter("element_type", element_type, "a corrnoise_element_type: 0, 1 or 2");
+        let dtype = Dtype::from_tag(element_type).ok_or_else(refuse)?;
+        let mechanism = &mut *mechanism.lock()?;
+        check_on_device(mechanism)?;
         let list = gradients.iter().zip(lengths);
-        // SAFETY: aligned, of the segment's length, not overlapping, and by the caller's promise initialised device memory that
-        // stays until the work on the mechanism's stream is done.
-        scratch
-            .device
-            .extend(list.map(|(address, len)| unsafe { DeviceGradient::from_raw(*address, *len, element) }));
-        let outcome = mechanism.run_step(&scratch.device);
-        scratch.device.clear();
-        Ok(outcome?)
+        let pairs =
+            list.map(|(address, len)| (std::ptr::without_provenance_mut(*address as usize), *len as usize));
+        // SAFETY: the caller's promise: initialised device memory that stays until the work on the mechanism's stream is done.
+        Ok(unsafe { mechanism.add_to_raw(dtype, pairs) }?)
     })
 }
 
@@ -147,17 +111,17 @@ pub unsafe extern "C" fn corrnoise_cuda_first_overflow(
     entry(|| {
         // SAFETY: the crate's contract.
         let (mechanism, out) = unsafe { (borrow(mechanism, "mechanism")?, Out::new(step, "step")?) };
-        let mut running = mechanism.lock()?;
-        let first = on_device(&mut running.engine)?.backend().first_overflow()?;
-        out.put(first.unwrap_or(u64::MAX));
+        let mechanism = mechanism.lock()?;
+        check_on_device(&mechanism)?;
+        out.put(mechanism.backend().first_overflow()?.unwrap_or(u64::MAX));
         Ok(())
     })
 }
 
-fn on_device(engine: &mut Engine) -> Outcome<&mut Mechanism<cuda::Cuda>> {
-    match engine {
-        Engine::Cuda(mechanism) => Ok(mechanism),
-        Engine::Cpu(_) => {
+fn check_on_device(mechanism: &AnyMechanism) -> Outcome {
+    match mechanism.device() {
+        Device::Cuda(_) => Ok(()),
+        Device::Cpu | Device::Scalar => {
             let expected = "one made by corrnoise_cuda_mechanism_new(): this one is on the CPU";
             Err(Error::parameter("mechanism", "not on a device", expected).into())
         }

@@ -1,20 +1,9 @@
 //! A step on host memory.
 
 use crate::argument::{borrow, list};
-use crate::mechanism::{Engine, MechanismHandle, Running};
+use crate::mechanism::MechanismHandle;
 use crate::status::{Failure, Outcome, Status, entry};
-use corrnoise::raw::RawGradients;
-use corrnoise::{Element, Mechanism};
-use half::{bf16, f16};
-
-/// Memory that calls reuse, so that a step allocates nothing.
-#[derive(Default)]
-pub(crate) struct Scratch {
-    pub(crate) host: RawGradients,
-    /// Empty between calls.
-    #[cfg(feature = "cuda")]
-    pub(crate) device: Vec<corrnoise::cuda::DeviceGradient<'static>>,
-}
+use corrnoise::{Device, Dtype, Error};
 
 /// Adds the noise of the next step to f32 gradients: one per segment of the shard, `lengths[i]` values from `gradients[i]` on.
 /// They must not overlap. Returns when all is added.
@@ -28,7 +17,7 @@ pub unsafe extern "C" fn corrnoise_add_to_f32(
     count: usize,
 ) -> Status {
     // SAFETY: the crate's contract.
-    entry(|| unsafe { add_to::<f32>(mechanism, gradients, lengths, count) })
+    entry(|| unsafe { add_to(mechanism, Dtype::F32, gradients.cast(), lengths, count) })
 }
 
 /// The same for bfloat16, rounded to nearest even.
@@ -39,8 +28,8 @@ pub unsafe extern "C" fn corrnoise_add_to_bf16(
     lengths: *const usize,
     count: usize,
 ) -> Status {
-    // SAFETY: the crate's contract; `bf16` is a transparent `u16`, and so are pointers to it.
-    entry(|| unsafe { add_to::<bf16>(mechanism, gradients.cast(), lengths, count) })
+    // SAFETY: the crate's contract.
+    entry(|| unsafe { add_to(mechanism, Dtype::Bf16, gradients.cast(), lengths, count) })
 }
 
 /// The same for IEEE half precision, rounded to nearest even. If a value leaves the range of f16, the step is complete all the
@@ -52,15 +41,16 @@ pub unsafe extern "C" fn corrnoise_add_to_f16(
     lengths: *const usize,
     count: usize,
 ) -> Status {
-    // SAFETY: the crate's contract; `f16` is a transparent `u16`, and so are pointers to it.
-    entry(|| unsafe { add_to::<f16>(mechanism, gradients.cast(), lengths, count) })
+    // SAFETY: the crate's contract.
+    entry(|| unsafe { add_to(mechanism, Dtype::F16, gradients.cast(), lengths, count) })
 }
 
 /// # Safety
-/// The crate's contract.
-unsafe fn add_to<E: Element>(
+/// The crate's contract; each of `gradients` points to values of `dtype`.
+unsafe fn add_to(
     mechanism: *const MechanismHandle,
-    gradients: *const *mut E,
+    dtype: Dtype,
+    gradients: *const *mut (),
     lengths: *const usize,
     count: usize,
 ) -> Outcome {
@@ -72,19 +62,12 @@ unsafe fn add_to<E: Element>(
     if gradients.iter().any(|pointer| pointer.is_null()) {
         return Err(Failure::Null("a gradient"));
     }
-    let Running { engine, scratch } = &mut *mechanism.lock()?;
+    let mechanism = &mut *mechanism.lock()?;
+    if mechanism.device() != Device::Cpu {
+        let expected = "device addresses in corrnoise_cuda_add_to(): this mechanism is on a device";
+        return Err(Error::parameter("gradients", "in host memory", expected).into());
+    }
     let pairs = gradients.iter().zip(lengths).map(|(pointer, len)| (*pointer, *len));
     // SAFETY: the caller's promise: initialised memory that nobody else uses during this call.
-    Ok(unsafe { scratch.host.add_to(on_host(engine)?, pairs) }?)
-}
-
-fn on_host(engine: &mut Engine) -> Outcome<&mut Mechanism> {
-    match engine {
-        Engine::Cpu(mechanism) => Ok(mechanism),
-        #[cfg(feature = "cuda")]
-        Engine::Cuda(_) => {
-            let expected = "device addresses in corrnoise_cuda_add_to(): this mechanism is on a device";
-            Err(corrnoise::Error::parameter("gradients", "in host memory", expected).into())
-        }
-    }
+    Ok(unsafe { mechanism.add_to_raw(dtype, pairs) }?)
 }

@@ -1,42 +1,17 @@
 //! Mechanisms: made, resumed, asked, saved. What a step does to gradients is in `gradients`.
 
 use crate::argument::{Out, OutHandle, borrow, borrow_or_default, free, list, path, put_text};
-use crate::gradients::Scratch;
 use crate::key::KeyHandle;
 use crate::plan::PlanHandle;
 use crate::shard::ShardHandle;
 use crate::status::{Failure, Outcome, Status, entry};
-use corrnoise::{Error, Mechanism, Resume};
+use corrnoise::{AnyMechanism, Checkpoint, Error, Place, Resume};
 use std::ffi::c_char;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// A running mechanism: each step exactly once, in order, never past the plan's end.
-pub struct MechanismHandle(Mutex<Running>);
-
-/// The engine and what its calls reuse.
-pub(crate) struct Running {
-    pub(crate) engine: Engine,
-    pub(crate) scratch: Scratch,
-}
-
-/// Where the state lies.
-pub(crate) enum Engine {
-    Cpu(Box<Mechanism>),
-    #[cfg(feature = "cuda")]
-    Cuda(Box<Mechanism<corrnoise::cuda::Cuda>>),
-}
-
-/// Runs one expression for whichever engine there is.
-macro_rules! with_engine {
-    ($engine:expr, $mechanism:ident => $body:expr) => {
-        match $engine {
-            Engine::Cpu($mechanism) => $body,
-            #[cfg(feature = "cuda")]
-            Engine::Cuda($mechanism) => $body,
-        }
-    };
-}
+pub struct MechanismHandle(Mutex<AnyMechanism>);
 
 /// How the CPU engine runs. Zero everywhere, or NULL instead, is a good choice.
 #[repr(C)]
@@ -60,14 +35,14 @@ pub enum ResumeMode {
 }
 
 impl MechanismHandle {
-    pub(crate) fn new(engine: Engine) -> MechanismHandle {
-        MechanismHandle(Mutex::new(Running { engine, scratch: Scratch::default() }))
+    pub(crate) fn new(mechanism: AnyMechanism) -> MechanismHandle {
+        MechanismHandle(Mutex::new(mechanism))
     }
 
-    /// The engine, unless another thread is in it.
-    pub(crate) fn lock(&self) -> Outcome<MutexGuard<'_, Running>> {
+    /// The mechanism, unless another thread is in it.
+    pub(crate) fn lock(&self) -> Outcome<MutexGuard<'_, AnyMechanism>> {
         match self.0.try_lock() {
-            Ok(running) => Ok(running),
+            Ok(mechanism) => Ok(mechanism),
             Err(TryLockError::WouldBlock) => Err(Failure::Busy),
             // A mechanism that panicked during a step knows it by itself; elsewhere it is unharmed.
             Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
@@ -75,19 +50,19 @@ impl MechanismHandle {
     }
 }
 
-fn cpu_options(options: CpuOptions) -> Outcome<corrnoise::CpuOptions> {
+fn cpu_place(options: CpuOptions) -> Outcome<Place> {
     let compact = match options.compact {
         0 => false,
         1 => true,
         other => return Err(Error::parameter("compact", other, "0 or 1").into()),
     };
     let threads = options.threads as usize;
-    Ok(corrnoise::CpuOptions { threads, compact, ..corrnoise::CpuOptions::default() })
+    Ok(Place::Cpu(corrnoise::CpuOptions { threads, compact, ..corrnoise::CpuOptions::default() }))
 }
 
 /// # Safety
 /// The crate's contract; `nonce` is null or 16 bytes.
-pub(crate) unsafe fn resume_mode(mode: u32, nonce: *const u8) -> Outcome<Resume> {
+unsafe fn resume_mode(mode: u32, nonce: *const u8) -> Outcome<Resume> {
     match mode {
         0 => Ok(Resume::NewIncarnation),
         // SAFETY: the caller's promise, passed on.
@@ -99,11 +74,68 @@ pub(crate) unsafe fn resume_mode(mode: u32, nonce: *const u8) -> Outcome<Resume>
 
 /// # Safety
 /// The crate's contract, for the list and for each path in it.
-pub(crate) unsafe fn paths<'a>(files: *const *const c_char, count: usize) -> Outcome<Vec<&'a Path>> {
+unsafe fn paths<'a>(files: *const *const c_char, count: usize) -> Outcome<Vec<&'a Path>> {
     // SAFETY: the caller's promise, passed on.
     let files = unsafe { list(files, count, "files") }?;
     // SAFETY: the caller's promise, passed on.
     files.iter().map(|file| unsafe { path(*file, "file") }).collect()
+}
+
+/// A new run at a place that is opened once the other arguments are known to be good.
+///
+/// # Safety
+/// The crate's contract.
+pub(crate) unsafe fn start(
+    plan: *const PlanHandle,
+    key: *mut KeyHandle,
+    shard: *const ShardHandle,
+    place: impl FnOnce() -> Outcome<Place>,
+    out: *mut *mut MechanismHandle,
+) -> Outcome {
+    // SAFETY: the caller's promise, passed on.
+    let (out, plan) = unsafe { (OutHandle::new(out)?, &borrow(plan, "plan")?.0) };
+    // SAFETY: the caller's promise, passed on.
+    let (key, shard) = unsafe { (borrow(key, "key")?, &borrow(shard, "shard")?.0) };
+    let place = place()?;
+    out.put(MechanismHandle::new(key.spend(|key| AnyMechanism::new(plan, key, shard.clone(), &place))?));
+    Ok(())
+}
+
+/// Where a resumed run goes on from, as C says it.
+#[derive(Clone, Copy)]
+pub(crate) struct Saved {
+    pub(crate) files: *const *const c_char,
+    pub(crate) num_files: usize,
+    pub(crate) mode: u32,
+    pub(crate) nonce: *const u8,
+}
+
+/// As [`start`], from checkpoints.
+///
+/// # Safety
+/// The crate's contract.
+pub(crate) unsafe fn resume(
+    plan: *const PlanHandle,
+    key: *mut KeyHandle,
+    shard: *const ShardHandle,
+    place: impl FnOnce() -> Outcome<Place>,
+    saved: Saved,
+    out: *mut *mut MechanismHandle,
+) -> Outcome {
+    // SAFETY: the caller's promise, passed on.
+    let (out, plan) = unsafe { (OutHandle::new(out)?, &borrow(plan, "plan")?.0) };
+    // SAFETY: the caller's promise, passed on.
+    let (key, shard) = unsafe { (borrow(key, "key")?, &borrow(shard, "shard")?.0) };
+    let Saved { files, num_files, mode, nonce } = saved;
+    // SAFETY: the caller's promise, passed on.
+    let (files, resume) = unsafe { (paths(files, num_files)?, resume_mode(mode, nonce)?) };
+    let place = place()?;
+    let resume = |key| {
+        let checkpoints = files.iter().map(Checkpoint::open).collect::<corrnoise::Result<_>>()?;
+        AnyMechanism::resume(plan, key, shard.clone(), checkpoints, resume, &place)
+    };
+    out.put(MechanismHandle::new(key.spend(resume)?));
+    Ok(())
 }
 
 /// A new run on the CPU, from step 0 on. Takes the key out of its handle. `options` may be NULL.
@@ -115,17 +147,10 @@ pub unsafe extern "C" fn corrnoise_mechanism_new(
     options: *const CpuOptions,
     out: *mut *mut MechanismHandle,
 ) -> Status {
-    entry(|| {
-        // SAFETY: the crate's contract.
-        let (out, plan) = unsafe { (OutHandle::new(out)?, &borrow(plan, "plan")?.0) };
-        // SAFETY: the crate's contract.
-        let (key, shard) = unsafe { (borrow(key, "key")?, &borrow(shard, "shard")?.0) };
-        // SAFETY: the crate's contract.
-        let options = cpu_options(unsafe { borrow_or_default(options, "options") }?)?;
-        let mechanism = key.spend(|key| Mechanism::cpu_with(plan, key, shard.clone(), options))?;
-        out.put(MechanismHandle::new(Engine::Cpu(Box::new(mechanism))));
-        Ok(())
-    })
+    // SAFETY: the crate's contract.
+    let place = || cpu_place(unsafe { borrow_or_default(options, "options") }?);
+    // SAFETY: the crate's contract.
+    entry(|| unsafe { start(plan, key, shard, place, out) })
 }
 
 /// Goes on from checkpoints on the CPU. The files are any that together hold the shard's coordinates, whichever engine wrote them
@@ -143,19 +168,10 @@ pub unsafe extern "C" fn corrnoise_mechanism_resume(
     nonce: *const u8,
     out: *mut *mut MechanismHandle,
 ) -> Status {
-    entry(|| {
-        // SAFETY: the crate's contract.
-        let (out, plan) = unsafe { (OutHandle::new(out)?, &borrow(plan, "plan")?.0) };
-        // SAFETY: the crate's contract.
-        let (key, shard) = unsafe { (borrow(key, "key")?, &borrow(shard, "shard")?.0) };
-        // SAFETY: the crate's contract.
-        let options = cpu_options(unsafe { borrow_or_default(options, "options") }?)?;
-        // SAFETY: the crate's contract.
-        let (files, resume) = unsafe { (paths(files, num_files)?, resume_mode(mode, nonce)?) };
-        let resume = |key| Mechanism::resume_cpu(plan, key, shard.clone(), &files, resume, options);
-        out.put(MechanismHandle::new(Engine::Cpu(Box::new(key.spend(resume)?))));
-        Ok(())
-    })
+    // SAFETY: the crate's contract.
+    let place = || cpu_place(unsafe { borrow_or_default(options, "options") }?);
+    // SAFETY: the crate's contract.
+    entry(|| unsafe { resume(plan, key, shard, place, Saved { files, num_files, mode, nonce }, out) })
 }
 
 /// The step that the next call makes; the plan's number of steps when all were made.
@@ -167,7 +183,7 @@ pub unsafe extern "C" fn corrnoise_mechanism_next_step(
     entry(|| {
         // SAFETY: the crate's contract.
         let (mechanism, out) = unsafe { (borrow(mechanism, "mechanism")?, Out::new(step, "step")?) };
-        out.put(with_engine!(&mechanism.lock()?.engine, mechanism => mechanism.next_step()));
+        out.put(mechanism.lock()?.next_step());
         Ok(())
     })
 }
@@ -180,7 +196,7 @@ pub unsafe extern "C" fn corrnoise_mechanism_unchecked_batch(mechanism: *const M
     entry(|| {
         // SAFETY: the crate's contract.
         let mechanism = unsafe { borrow(mechanism, "mechanism") }?;
-        with_engine!(&mut mechanism.lock()?.engine, mechanism => mechanism.unchecked_batch().map(|_| ()))?;
+        mechanism.lock()?.unchecked_batch()?;
         Ok(())
     })
 }
@@ -194,7 +210,7 @@ pub unsafe extern "C" fn corrnoise_mechanism_state_bytes(
     entry(|| {
         // SAFETY: the crate's contract.
         let (mechanism, out) = unsafe { (borrow(mechanism, "mechanism")?, Out::new(bytes, "bytes")?) };
-        out.put(with_engine!(&mechanism.lock()?.engine, mechanism => mechanism.backend().state_bytes()));
+        out.put(mechanism.lock()?.state_bytes());
         Ok(())
     })
 }
@@ -208,8 +224,7 @@ pub unsafe extern "C" fn corrnoise_mechanism_describe(
 ) -> Status {
     entry(|| {
         // SAFETY: the crate's contract.
-        let running = unsafe { borrow(mechanism, "mechanism") }?.lock()?;
-        let text = with_engine!(&running.engine, mechanism => mechanism.backend().describe());
+        let text = unsafe { borrow(mechanism, "mechanism") }?.lock()?.describe();
         // SAFETY: the crate's contract.
         unsafe { put_text(&text, buffer, capacity) }
     })
@@ -225,7 +240,7 @@ pub unsafe extern "C" fn corrnoise_mechanism_save(
     entry(|| {
         // SAFETY: the crate's contract.
         let (mechanism, file) = unsafe { (borrow(mechanism, "mechanism")?, path(file, "file")?) };
-        with_engine!(&mechanism.lock()?.engine, mechanism => mechanism.save(file))?;
+        mechanism.lock()?.save(file)?;
         Ok(())
     })
 }
@@ -245,8 +260,8 @@ mod tests {
     #[test]
     fn one_call_at_a_time() {
         let plan = Plan::new(3, Form::independent(), 1.0).unwrap();
-        let mechanism = Mechanism::cpu(&plan, Key::from_os().unwrap(), Shard::whole(5).unwrap()).unwrap();
-        let handle = MechanismHandle::new(Engine::Cpu(Box::new(mechanism)));
+        let (key, shard) = (Key::from_os().unwrap(), Shard::whole(5).unwrap());
+        let handle = MechanismHandle::new(AnyMechanism::new(&plan, key, shard, &Place::default()).unwrap());
         let mut step = 7;
         let running = handle.lock().ok().unwrap();
         // SAFETY: the handle and the number live in this function.

@@ -31,7 +31,7 @@ pub unsafe extern "C" fn corrnoise_plan_from_json(json: *const c_char, out: *mut
     })
 }
 
-/// Number of steps.
+/// The number of steps of the plan.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_plan_num_steps(plan: *const PlanHandle, num_steps: *mut u64) -> Status {
     entry(|| {
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn corrnoise_plan_fingerprint(
     entry(|| unsafe { put_text(&borrow(plan, "plan")?.0.fingerprint().to_string(), buffer, capacity) })
 }
 
-/// Frees a plan.
+/// Frees a plan; NULL is accepted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_plan_free(plan: *mut PlanHandle) {
     // SAFETY: the crate's contract.

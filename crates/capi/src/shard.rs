@@ -12,7 +12,7 @@ pub struct ShardHandle(pub(crate) Shard);
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Range {
-    /// The first coordinate.
+    /// The first coordinate of the range.
     pub start: u64,
     /// One past the last.
     pub end: u64,
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn corrnoise_shard_segment(
     })
 }
 
-/// Frees a shard.
+/// Frees a shard; NULL is accepted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_shard_free(shard: *mut ShardHandle) {
     // SAFETY: the crate's contract.

@@ -106,8 +106,8 @@ fn the_example_makes_the_bits_that_rust_makes() {
     run(Command::new(&program).arg(folder.path()));
     let got = std::fs::read(folder.path().join("gradients.bin")).unwrap();
     let exact = expected(folder.path(), Resume::Exact);
-    assert!(got[..exact.len() / 2] == exact[..exact.len() / 2], "the first half is the first life");
-    assert!(got[exact.len() / 2..] != exact[exact.len() / 2..], "the second half is another life");
+    assert!(got[..exact.len() / 2] == exact[..exact.len() / 2], "the first half is the first incarnation");
+    assert!(got[exact.len() / 2..] != exact[exact.len() / 2..], "the second half is another incarnation");
 }
 
 #[test]

@@ -6,16 +6,15 @@
 use crate::args::GenerateArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::npy;
-use crate::output::{Output, write_file};
-use crate::parse::Backend;
+use crate::output::Output;
+use crate::parse;
 use crate::plan;
 use crate::progress::Progress;
-use corrnoise::backend::{Backend as _, Step, StepKernel};
-use corrnoise::file::Access;
+use corrnoise::any::{AnyBackend, AnyGradients};
+use corrnoise::backend::{Backend, Step, StepKernel};
+use corrnoise::file::{Access, write_anywhere};
 use corrnoise::form::Kernel;
-use corrnoise::{
-    Cpu, CpuGradients, CpuOptions, Family, Form, Incarnations, Isa, Key, Plan, Row, RunKey, Shard,
-};
+use corrnoise::{CpuOptions, Device, Family, Form, Gradients, Incarnations, Key, Place, Plan, Row, Shard};
 use serde::Serialize;
 
 /// The keys of `generate --json`.
@@ -32,9 +31,6 @@ struct Report {
     key_commitment: String,
 }
 
-/// Adds a step's row to a gradient that is zero.
-type MakeRow<'a> = Box<dyn FnMut(&Step<'_>, &mut [f32]) -> Result<()> + 'a>;
-
 pub(crate) fn run(args: &GenerateArgs, output: &mut Output<'_>) -> Result<Outcome> {
     let plan = plan::load(&args.plan)?;
     check_ranges(args, &plan)?;
@@ -48,9 +44,10 @@ pub(crate) fn run(args: &GenerateArgs, output: &mut Output<'_>) -> Result<Outcom
     } else {
         plan.clone()
     };
-    let (mut make_row, backend) = backend(args.backend, &runs, run_key, &shard)?;
+    let place = Place::open(device(args.backend), CpuOptions::default())?;
+    let mut backend = AnyBackend::new(&runs, &[run_key], &shard, &place)?;
     // Whoever has the rows can take them off gradients that were released.
-    write_file(&args.out, Access::Owner, |out| {
+    write_anywhere(&args.out, Access::Owner, |out| -> Result<()> {
         let fail = |error| Failure::io("write", &args.out, error);
         let mut row = row_buffer(shard.num_coords())?;
         npy::write_header(out, args.steps.end - args.steps.start, shard.num_coords()).map_err(fail)?;
@@ -58,7 +55,7 @@ pub(crate) fn run(args: &GenerateArgs, output: &mut Output<'_>) -> Result<Outcom
         let mut progress = Progress::new(args.steps.end - first, "steps");
         for step in first..args.steps.end {
             row.fill(0.0);
-            one_row(&runs, step, args.iid, &mut make_row, &mut row)?;
+            one_row(&runs, step, args.iid, &mut backend, &mut row)?;
             if args.steps.contains(&step) {
                 npy::write_row(out, &row).map_err(fail)?;
             }
@@ -73,7 +70,7 @@ pub(crate) fn run(args: &GenerateArgs, output: &mut Output<'_>) -> Result<Outcom
         steps: [args.steps.start, args.steps.end],
         coords: [args.coords.start, args.coords.end],
         iid: args.iid,
-        backend,
+        backend: backend.describe(),
         plan_fingerprint: plan.fingerprint().to_string(),
         key_commitment: commitment,
     };
@@ -152,46 +149,23 @@ fn first_step(plan: &Plan, step: u64) -> u64 {
     }
 }
 
-fn one_row(plan: &Plan, step: u64, iid: bool, make_row: &mut MakeRow<'_>, row: &mut [f32]) -> Result<()> {
-    if iid {
+/// Adds a step's row to a gradient that is zero.
+fn one_row(plan: &Plan, step: u64, iid: bool, backend: &mut AnyBackend, row: &mut [f32]) -> Result<()> {
+    let mut terms = Vec::new();
+    let step = if iid {
         let z = Row::new(Family::Step, 0, step)?;
         let kernel = StepKernel::Blt { row: z, scale: &[], decay: &[], fresh: true };
-        return make_row(&Step { number: step, scale: 1.0, kernel }, row);
+        Step { number: step, scale: 1.0, kernel }
+    } else {
+        Step::lower(plan, step, &Incarnations::first(), &mut terms)?
+    };
+    Ok(backend.step(&step, AnyGradients::Host(Gradients::new(&mut [row])))?)
+}
+
+fn device(choice: parse::Backend) -> Device {
+    match choice {
+        parse::Backend::Cpu => Device::Cpu,
+        parse::Backend::Scalar => Device::Scalar,
+        parse::Backend::Cuda => Device::Cuda(0),
     }
-    let mut terms = Vec::new();
-    make_row(&Step::lower(plan, step, &Incarnations::first(), &mut terms)?, row)
-}
-
-fn backend<'a>(choice: Backend, plan: &Plan, key: RunKey, shard: &Shard) -> Result<(MakeRow<'a>, String)> {
-    let options = match choice {
-        Backend::Cpu => CpuOptions::default(),
-        Backend::Scalar => CpuOptions { threads: 1, isa: Isa::Scalar, ..CpuOptions::default() },
-        Backend::Cuda => return cuda(plan, key, shard),
-    };
-    let mut cpu = Cpu::new(plan, &[key], shard, options)?;
-    let name = cpu.describe();
-    let make = move |step: &Step<'_>, row: &mut [f32]| Ok(cpu.step(step, CpuGradients::F32(&mut [row]))?);
-    Ok((Box::new(make), name))
-}
-
-#[cfg(feature = "cuda")]
-fn cuda<'a>(plan: &Plan, key: RunKey, shard: &Shard) -> Result<(MakeRow<'a>, String)> {
-    use corrnoise::cuda::{Cuda, DeviceGradient, stream};
-    let stream = stream(0)?;
-    let mut device = Cuda::new(plan, &[key], shard, &stream)?;
-    let name = device.describe();
-    let failed = |error| Failure::input(format!("CUDA device failed: {error}"));
-    let mut gradient = stream.alloc_zeros::<f32>(shard.num_coords() as usize).map_err(failed)?;
-    let make = move |step: &Step<'_>, row: &mut [f32]| {
-        stream.memset_zeros(&mut gradient).map_err(failed)?;
-        device.step(step, &[DeviceGradient::from_slice(&mut gradient, &stream)])?;
-        stream.memcpy_dtoh(&gradient, row).map_err(failed)?;
-        stream.synchronize().map_err(failed)
-    };
-    Ok((Box::new(make), name))
-}
-
-#[cfg(not(feature = "cuda"))]
-fn cuda<'a>(_: &Plan, _: RunKey, _: &Shard) -> Result<(MakeRow<'a>, String)> {
-    Err(crate::failure::without_cuda("--backend cuda"))
 }

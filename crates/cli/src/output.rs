@@ -1,10 +1,8 @@
-//! Where a command's answer goes: text or JSON to stdout, files whole or not at all.
+//! Where a command's answer goes: text or JSON to standard output, remarks to standard error.
 
 use crate::failure::{Failure, Result};
-use corrnoise::file::{self, Access};
 use serde::Serialize;
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::io::Write;
 
 /// Standard output, and what it should hold.
 pub struct Output<'a> {
@@ -53,40 +51,5 @@ impl<'a> Output<'a> {
     /// Text in bold or colour (an ANSI code), on a terminal.
     pub fn paint(&self, code: &str, text: &str) -> String {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
-    }
-}
-
-/// Refuses a path that could not be written to, before the work whose result it is for.
-pub fn check_writable(path: &Path) -> Result<()> {
-    if is_written_directly(path)? { Ok(()) } else { Ok(file::check_writable(path)?) }
-}
-
-/// Writes a file so that it appears whole or not at all.
-///
-/// A path that is something else than a file (a pipe, a device) is written to directly: a rename would replace it.
-pub fn write_file<T>(
-    path: &Path,
-    access: Access,
-    write: impl FnOnce(&mut dyn Write) -> Result<T>,
-) -> Result<T> {
-    if !is_written_directly(path)? {
-        return file::write_atomically(path, access, |out| write(out));
-    }
-    let fail = |error| Failure::io("write", path, error);
-    let file = std::fs::OpenOptions::new().write(true).open(path).map_err(fail)?;
-    let mut writer = BufWriter::new(file);
-    let value = write(&mut writer)?;
-    writer.flush().map_err(fail)?;
-    Ok(value)
-}
-
-/// True for a pipe or a device; a folder is refused.
-fn is_written_directly(path: &Path) -> Result<bool> {
-    match std::fs::metadata(path) {
-        Ok(found) if found.is_dir() => {
-            Err(Failure::input(format!("cannot write {}: it is a folder; name a file", path.display())))
-        }
-        Ok(found) => Ok(!found.is_file()),
-        Err(_) => Ok(false),
     }
 }

@@ -12,7 +12,7 @@ pub struct Step<'a> {
     pub number: u64,
     /// `g ← fma(scale, z̃, g)`.
     pub scale: f32,
-    /// What `z̃` is.
+    /// How `z̃` is made from rows and state.
     pub kernel: StepKernel<'a>,
 }
 
@@ -21,25 +21,25 @@ pub struct Step<'a> {
 pub enum StepKernel<'a> {
     /// `z̃ = z − Σ αᵢ mᵢ`, `mᵢ ← λᵢ mᵢ + z̃`.
     Blt {
-        /// The row `z`.
+        /// The name of the row `z`.
         row: Row,
-        /// αᵢ.
+        /// The scales αᵢ, one per buffer.
         scale: &'a [f32],
-        /// λᵢ.
+        /// The decays λᵢ, one per buffer.
         decay: &'a [f32],
         /// The buffers are zero, whatever memory holds: the first step, or one that restarts.
         fresh: bool,
     },
     /// `y = z − Σ cₐ y₋ₐ` over the ages that exist, youngest first; `y` becomes age 1.
     Ring {
-        /// The row `z`.
+        /// The name of the row `z`.
         row: Row,
         /// cₐ for ages 1, 2, …; may be shorter than the ring.
         coefs: &'a [f32],
     },
     /// `z̃ = Σ w z_row` in the order given.
     Regenerate {
-        /// Rows and weights.
+        /// Names of rows, each with its weight.
         terms: &'a [(Row, f32)],
     },
 }

@@ -19,9 +19,9 @@ pub enum Error {
     /// Two lists that belong together differ in length, or a list has an impossible length.
     #[error("{name} has length {got}: expected {expected}")]
     Length {
-        /// Which list.
+        /// What the list is called.
         name: String,
-        /// Its length.
+        /// The length that was met.
         got: u64,
         /// The length it should have.
         expected: String,
@@ -51,7 +51,7 @@ pub enum Error {
     Replaying {
         /// The first step handed over.
         first: u64,
-        /// The last.
+        /// The last step handed over.
         last: u64,
     },
     /// A 16-bit gradient left its range. The step counts as made: its noise is used up, and the next call makes the next step.
@@ -80,9 +80,9 @@ pub enum Error {
     /// A batch was drawn for another step than the one to be made.
     #[error("the batch was drawn for step {batch}, the mechanism's next step is {next_step}")]
     BatchStep {
-        /// The batch's step.
+        /// The step that the batch was drawn for.
         batch: u64,
-        /// The mechanism's.
+        /// The step that the mechanism makes next.
         next_step: u64,
     },
     /// A step without its batch, of a plan that draws batches.
@@ -115,17 +115,17 @@ pub enum Error {
     /// A checkpoint that cannot be used.
     #[error("checkpoint {} refused: {reason}", path.display())]
     Checkpoint {
-        /// The file.
+        /// The file that holds the checkpoint.
         path: PathBuf,
-        /// Why.
+        /// Why the checkpoint was refused.
         reason: String,
     },
     /// A file could not be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// What was tried, such as "read plan".
         action: &'static str,
-        /// The file.
+        /// The file that it was tried on.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,

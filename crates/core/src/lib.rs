@@ -11,6 +11,7 @@ pub mod backend;
 pub mod chacha;
 mod checkpoint;
 mod cpu;
+pub mod dtype;
 mod error;
 #[doc(hidden)]
 pub mod file;
@@ -18,6 +19,7 @@ pub mod file;
 pub mod fork;
 pub mod form;
 pub mod gauss;
+mod gradients;
 mod key;
 mod layout;
 mod ledger;
@@ -37,9 +39,11 @@ pub mod warning;
 
 pub use chacha::Rounds;
 pub use checkpoint::Checkpoint;
-pub use cpu::{Cpu, CpuGradients, CpuOptions, Element, Isa};
+pub use cpu::{Cpu, CpuOptions, Isa};
+pub use dtype::{Dtype, Element};
 pub use error::{Error, Result};
 pub use form::Form;
+pub use gradients::Gradients;
 pub use key::{Key, RunKey};
 pub use layout::{Layout, Shard, Tensor};
 pub use mechanism::{Mechanism, Resume, SaveOptions};

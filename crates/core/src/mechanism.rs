@@ -6,10 +6,12 @@ mod resume;
 
 use crate::backend::{Backend, Step};
 use crate::checkpoint::{self, Checkpoint, Info};
-use crate::cpu::{Cpu, CpuOptions, Element};
+use crate::cpu::{Cpu, CpuOptions};
+use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::fork::Process;
 use crate::form::Kernel;
+use crate::gradients::Gradients;
 use crate::key::{Key, RunKey};
 use crate::layout::Shard;
 use crate::ledger::{self, Claim, Start};
@@ -28,7 +30,7 @@ use std::path::Path;
 ///   [`Mechanism::unchecked_batch`].
 /// - Rejected input changes nothing. A step that fails half-way poisons the mechanism: every later call says so.
 /// - The noise depends on key, plan, run id, step, incarnation and coordinate; not on threads, sharding or device.
-/// - A resumed run makes no row that another life of the run made, unless [`Resume::Exact`] asks for it. What a dead life
+/// - A resumed run makes no row that another incarnation of the run made, unless [`Resume::Exact`] asks for it. What a dead incarnation
 ///   released after its last checkpoint was released all the same: no claim of the plan covers those steps twice.
 pub struct Mechanism<B = Cpu> {
     plan: Plan,
@@ -74,7 +76,7 @@ impl<B> Drop for Mechanism<B> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Resume {
     /// Never makes them again: all rows from here on come from a key of their own, derived with a fresh random nonce.
-    /// However often a checkpoint is resumed, copied or rolled back to, no two lives share a row.
+    /// However often a checkpoint is resumed, copied or rolled back to, no two incarnations share a row.
     #[default]
     NewIncarnation,
     /// The same, with a nonce that all processes of the run share: one process draws it and sends it to the others. It must
@@ -134,7 +136,7 @@ impl Mechanism<Cpu> {
 
     /// Adds the noise of the next step to one slice per segment of the shard.
     pub fn add_to_all<E: Element>(&mut self, gradients: &mut [&mut [E]]) -> Result<()> {
-        self.run_step(E::gradients(gradients))
+        self.run_step(Gradients::new(gradients))
     }
 
     /// Bytes of state that this process holds.
@@ -149,7 +151,7 @@ impl Mechanism<Cpu> {
 }
 
 impl<B: Backend> Mechanism<B> {
-    /// A new run on a backend that was made for this plan; `backend` receives the keys of the run's lives by number.
+    /// A new run on a backend that was made for this plan; `backend` receives the keys of the run's incarnations by number.
     pub fn with_backend(
         plan: &Plan,
         key: Key,
@@ -279,7 +281,7 @@ impl<B: Backend> Mechanism<B> {
         self.save_with(path, SaveOptions::default())
     }
 
-    /// Writes a checkpoint.
+    /// Writes a checkpoint, with the key if the options say so.
     pub fn save_with(&self, path: impl AsRef<Path>, options: SaveOptions) -> Result<()> {
         self.check_usable()?;
         let _span = tracing::debug_span!("save", step = self.next_step).entered();
@@ -323,7 +325,7 @@ impl<B: Backend> Mechanism<B> {
         }
     }
 
-    /// The device.
+    /// The backend that makes the steps.
     pub fn backend(&self) -> &B {
         &self.backend
     }
@@ -333,7 +335,7 @@ impl<B: Backend> Mechanism<B> {
         self.next_step
     }
 
-    /// The plan.
+    /// The plan that the mechanism runs.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }

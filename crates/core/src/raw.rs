@@ -1,19 +1,17 @@
 //! Gradients from other languages: addresses and lengths become slices once everything that can be checked was checked.
 
-use crate::cpu::Element;
+use crate::backend::Backend;
+use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::layout::Shard;
 use crate::mechanism::Mechanism;
-use half::{bf16, f16};
 
 /// Memory that steps on foreign memory reuse, so that a step allocates nothing.
 #[derive(Default)]
 pub struct RawGradients {
     spans: Vec<(usize, usize)>,
-    /// Empty between steps, as the others.
-    pub(crate) f32: Vec<&'static mut [f32]>,
-    pub(crate) bf16: Vec<&'static mut [bf16]>,
-    pub(crate) f16: Vec<&'static mut [f16]>,
+    /// The memory of a list of slices of any element type. Empty between steps.
+    kept: Vec<&'static mut [()]>,
 }
 
 impl RawGradients {
@@ -26,19 +24,31 @@ impl RawGradients {
         mechanism: &mut Mechanism,
         gradients: impl ExactSizeIterator<Item = (*mut E, usize)> + Clone,
     ) -> Result<()> {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.with_slices(mechanism, gradients, |mechanism, slices| mechanism.add_to_all(slices)) }
+    }
+
+    /// As [`RawGradients::add_to`], for a mechanism on any backend: `step` receives the memory as slices.
+    ///
+    /// # Safety
+    /// As [`RawGradients::add_to`].
+    pub unsafe fn with_slices<E: Element, B: Backend>(
+        &mut self,
+        mechanism: &mut Mechanism<B>,
+        gradients: impl ExactSizeIterator<Item = (*mut E, usize)> + Clone,
+        step: impl FnOnce(&mut Mechanism<B>, &mut [&mut [E]]) -> Result<()>,
+    ) -> Result<()> {
         check_lengths(mechanism.shard(), gradients.clone().map(|(_, len)| len as u64))?;
         let spans = gradients.clone().map(|(pointer, len)| (pointer.addr(), len));
         self.check_addresses(spans, size_of::<E>())?;
-        let mut slices: Vec<&mut [E]> = std::mem::take(E::kept(self));
+        let mut slices: Vec<&mut [E]> = emptied(std::mem::take(&mut self.kept));
         // SAFETY: each has its segment's length, is neither null nor misaligned, ends before memory does and overlaps no other;
         // the rest is the caller's promise. The list is emptied before this returns; if the step panics it is dropped, and
         // with it nothing but references.
         slices
             .extend(gradients.map(|(pointer, len)| unsafe { std::slice::from_raw_parts_mut(pointer, len) }));
-        let outcome = mechanism.add_to_all(&mut slices);
-        slices.clear();
-        // An empty list has references of every lifetime; collecting it in place keeps its memory.
-        *E::kept(self) = slices.into_iter().map(|_| unreachable!("the list is empty")).collect();
+        let outcome = step(mechanism, &mut slices);
+        self.kept = emptied(slices);
         outcome
     }
 
@@ -71,6 +81,12 @@ impl RawGradients {
             _ => Ok(()),
         }
     }
+}
+
+/// The memory of a list, for a list of another type of the same size: collecting nothing in place keeps the allocation.
+fn emptied<A, B>(mut list: Vec<A>) -> Vec<B> {
+    list.clear();
+    list.into_iter().map(|_| unreachable!("the list is empty")).collect()
 }
 
 /// Refuses lists that do not fit the shard: one length per segment.

@@ -1,8 +1,9 @@
 //! Mechanisms that end at a bad moment: their graphs give NaN all the same, and nobody's capture is spoilt.
 
+use corrnoise::Dtype;
 use corrnoise::backend::{Replay, Step};
 use corrnoise::{Error, Form, Incarnations, Key, Mechanism, Plan, RunKey, Shard};
-use corrnoise_cuda::{Cuda, DeviceGradient, ElementType, OnCuda};
+use corrnoise_cuda::{Cuda, DeviceGradient, OnCuda};
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUresult, CUstreamCaptureMode};
 use cudarc::driver::{CudaGraph, CudaSlice, CudaStream, DevicePtrMut, DriverError, result};
 use std::sync::Arc;
@@ -26,7 +27,7 @@ fn raw(gradient: &mut CudaSlice<f32>) -> DeviceGradient<'static> {
     let stream = gradient.stream().clone();
     let address = gradient.device_ptr_mut(&stream).0;
     // SAFETY: the tests keep their gradients until the end.
-    unsafe { DeviceGradient::from_raw(address, LEN as u64, ElementType::F32) }
+    unsafe { DeviceGradient::from_raw(address, LEN as u64, Dtype::F32) }
 }
 
 fn capture(stream: &Arc<CudaStream>, enqueue: impl FnOnce()) -> CudaGraph {

@@ -1,9 +1,9 @@
 //! One plan on both engines, step by step.
 
-use corrnoise::cuda::cudarc::driver::CudaStream;
-use corrnoise::cuda::{Cuda, DeviceElement, DeviceGradient, OnCuda};
-use corrnoise::{Key, Mechanism, Plan, Shard};
-use corrnoise_testkit::gradients::{Bits, assert_same, gradient};
+use corrnoise::cuda::cudarc::driver::{CudaStream, DeviceRepr};
+use corrnoise::cuda::{Cuda, DeviceGradient, OnCuda};
+use corrnoise::{Element, Key, Mechanism, Plan, Shard};
+use corrnoise_testkit::gradients::{assert_same, gradient};
 use std::sync::Arc;
 
 /// A fixed key for comparisons.
@@ -11,9 +11,9 @@ pub fn key() -> Key {
     Key::from_bytes(std::array::from_fn(|i| (i * 31 + 5) as u8), "cuda")
 }
 
-/// A gradient type that both engines support.
-pub trait Both: Bits + DeviceElement + Default + Clone {}
-impl<T: Bits + DeviceElement + Default + Clone> Both for T {}
+/// A gradient type on both engines.
+pub trait Both: Element + DeviceRepr {}
+impl<T: Element + DeviceRepr> Both for T {}
 
 /// The gradient that a step's noise is added to.
 #[derive(Clone, Copy, Debug, PartialEq)]

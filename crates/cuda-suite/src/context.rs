@@ -3,8 +3,8 @@
 use crate::compare::key;
 use crate::replay::{LEN, fork, pointer};
 use corrnoise::cuda::cudarc::driver::{CudaContext, CudaStream, result::ctx, sys};
-use corrnoise::cuda::{Cuda, DeviceGradient, ElementType, OnCuda, device_count};
-use corrnoise::{Form, Mechanism, Plan, Resume, Shard};
+use corrnoise::cuda::{Cuda, DeviceGradient, OnCuda, device_count};
+use corrnoise::{Dtype, Form, Mechanism, Plan, Resume, Shard};
 use std::sync::Arc;
 
 /// Runs `call` with `context` current, and asserts that it is still current afterwards.
@@ -31,7 +31,7 @@ fn all_calls(context: sys::CUcontext, stream: &Arc<CudaStream>) {
     let mut short = stream.alloc_zeros::<f32>(LEN - 1).unwrap();
     let address = pointer(&mut gradient, stream);
     // SAFETY: the gradient outlives the test's work.
-    let raw = || [unsafe { DeviceGradient::from_raw(address, LEN as u64, ElementType::F32) }];
+    let raw = || [unsafe { DeviceGradient::from_raw(address, LEN as u64, Dtype::F32) }];
     keeps(context, "add_to", || noise.add_to(&mut gradient).unwrap());
     keeps(context, "add_to, refused", || noise.add_to(&mut short).unwrap_err());
     keeps(context, "from_slice and its end", || drop(DeviceGradient::from_slice(&mut gradient, stream)));

@@ -2,8 +2,8 @@
 
 use crate::compare::{Onto, key, same_step};
 use corrnoise::cuda::cudarc::driver::{CudaStream, DevicePtrMut};
-use corrnoise::cuda::{DeviceGradient, ElementType, OnCuda};
-use corrnoise::{Error, Form, Mechanism, Plan, Shard};
+use corrnoise::cuda::{DeviceGradient, OnCuda};
+use corrnoise::{Dtype, Error, Form, Mechanism, Plan, Shard};
 use half::{bf16, f16};
 use std::sync::Arc;
 
@@ -30,17 +30,17 @@ pub(crate) fn bad_gradients_are_refused(stream: &Arc<CudaStream>) {
     drop(mixed);
     for (pointer, part) in [(address + 2, "multiple of 4"), (0, "address of gradient 1 is 0x0")] {
         // SAFETY: refused before anything is enqueued.
-        let raw = unsafe { DeviceGradient::from_raw(pointer, 100, ElementType::F32) };
+        let raw = unsafe { DeviceGradient::from_raw(pointer, 100, Dtype::F32) };
         refused(&[DeviceGradient::from_slice(&mut short, stream), raw], part);
     }
     // The refusals above changed nothing. A raw address serves as well as a slice.
     for _ in 0..2 {
         // SAFETY: `long` outlives the step and nothing else uses it.
-        let raw = unsafe { DeviceGradient::from_raw(address, 100, ElementType::F32) };
+        let raw = unsafe { DeviceGradient::from_raw(address, 100, Dtype::F32) };
         noise.run_step(&[DeviceGradient::from_slice(&mut short, stream), raw]).unwrap();
     }
     // SAFETY: as above.
-    let raw = unsafe { DeviceGradient::from_raw(address, 100, ElementType::F32) };
+    let raw = unsafe { DeviceGradient::from_raw(address, 100, Dtype::F32) };
     let past = noise.run_step(&[DeviceGradient::from_slice(&mut short, stream), raw]);
     assert!(matches!(past, Err(Error::PastEnd { step: 2, num_steps: 2 })));
     assert!(stream.clone_dtoh(&long).unwrap().iter().all(|g| *g != 0.0));

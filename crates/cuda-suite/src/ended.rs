@@ -3,8 +3,8 @@
 use crate::compare::{Onto, key, same_step};
 use crate::replay::{LEN, capture, fork, pointer};
 use corrnoise::cuda::cudarc::driver::{CudaGraph, CudaSlice, CudaStream, sys};
-use corrnoise::cuda::{Cuda, DeviceGradient, ElementType, OnCuda};
-use corrnoise::{CpuOptions, Form, Mechanism, Plan, Resume, Shard};
+use corrnoise::cuda::{Cuda, DeviceGradient, OnCuda};
+use corrnoise::{CpuOptions, Dtype, Form, Mechanism, Plan, Resume, Shard};
 use corrnoise_testkit::cases::every_form;
 use corrnoise_testkit::gradients::assert_same;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ pub(crate) fn a_mechanism_dropped_within_a_capture(stream: &Arc<CudaStream>) {
     let address = pointer(&mut gradient, &own);
     begin(&own);
     // SAFETY: the gradient outlives the graph.
-    let raw = unsafe { DeviceGradient::from_raw(address, LEN as u64, ElementType::F32) };
+    let raw = unsafe { DeviceGradient::from_raw(address, LEN as u64, Dtype::F32) };
     noise.enqueue(&[raw]).unwrap();
     drop(noise);
     let graph = end(&own).expect("a graph");
@@ -125,7 +125,7 @@ pub(crate) fn a_capture_refuses_what_it_would_repeat(stream: &Arc<CudaStream>) {
     let mut gradient = own.alloc_zeros::<f32>(LEN).unwrap();
     let address = pointer(&mut gradient, &own);
     // SAFETY: the gradient outlives the test's work.
-    let raw = || [unsafe { DeviceGradient::from_raw(address, LEN as u64, ElementType::F32) }];
+    let raw = || [unsafe { DeviceGradient::from_raw(address, LEN as u64, Dtype::F32) }];
     let refused = |result: corrnoise::Result<()>, what: &str| {
         let message = result.expect_err(what).to_string();
         assert!(message.contains(CAPTURED), "{what}: {message}");

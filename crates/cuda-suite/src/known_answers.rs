@@ -1,11 +1,11 @@
 //! The vectors of `crates/core/vectors/`, through the kernels.
 
+use crate::compare::Both;
 use corrnoise::backend::{Backend, Step, StepKernel};
 use corrnoise::cuda::cudarc::driver::CudaStream;
-use corrnoise::cuda::{Cuda, DeviceElement, DeviceGradient};
+use corrnoise::cuda::{Cuda, DeviceGradient};
 use corrnoise::vectors::{self, Vector};
-use corrnoise::{Form, Plan, RunKey, Shard};
-use half::{bf16, f16};
+use corrnoise::{Dtype, Form, Plan, RunKey, Shard, with_element};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ fn engine(stream: &Arc<CudaStream>, keys: &[RunKey], plan: &Plan, coords: Range<
     Cuda::new(plan, keys, &shard, stream).unwrap()
 }
 
-fn step<T: DeviceElement + Default + Clone>(cuda: &mut Cuda, step: &Step<'_>, before: &[T]) -> Vec<T> {
+fn step<T: Both>(cuda: &mut Cuda, step: &Step<'_>, before: &[T]) -> Vec<T> {
     let stream = cuda.stream().clone();
     let mut device = stream.clone_htod(before).unwrap();
     cuda.step(step, &[DeviceGradient::from_slice(&mut device, &stream)]).unwrap();
@@ -62,29 +62,20 @@ pub(crate) fn forms(stream: &Arc<CudaStream>) {
     }
 }
 
-fn add<T: DeviceElement + Default + Clone>(
-    stream: &Arc<CudaStream>,
-    vector: &Vector,
-    from_bits: impl Fn(u32) -> T,
-    to_bits: impl Fn(&T) -> u32,
-) -> Vec<u32> {
-    let before: Vec<T> = vector.words("before").unwrap().into_iter().map(from_bits).collect();
+fn add<T: Both>(stream: &Arc<CudaStream>, vector: &Vector) -> Vec<u32> {
+    let before: Vec<T> = vector.words("before").unwrap().into_iter().map(T::from_bits).collect();
     let plan = Plan::new(1, Form::independent(), 1.0).unwrap().with_rounds(vector.rounds().unwrap()).unwrap();
     let mut cuda =
         engine(stream, &[RunKey::from_bytes(vector.key().unwrap())], &plan, 0..before.len() as u64);
     let kernel = StepKernel::Blt { row: vector.row().unwrap(), scale: &[], decay: &[], fresh: true };
     let scale = f32::from_bits(vector.hex("scale").unwrap() as u32);
-    step(&mut cuda, &Step { number: 0, scale, kernel }, &before).iter().map(to_bits).collect()
+    step(&mut cuda, &Step { number: 0, scale, kernel }, &before).into_iter().map(T::to_bits).collect()
 }
 
 pub(crate) fn gradients(stream: &Arc<CudaStream>) {
     for vector in vectors::read(vectors::GRADIENTS).unwrap() {
-        let got = match vector.text("type").unwrap() {
-            "f32" => add(stream, &vector, f32::from_bits, |g| g.to_bits()),
-            "bf16" => add(stream, &vector, |bits| bf16::from_bits(bits as u16), |g| g.to_bits().into()),
-            "f16" => add(stream, &vector, |bits| f16::from_bits(bits as u16), |g| g.to_bits().into()),
-            other => panic!("{}: unknown type {other}", vector.place),
-        };
+        let dtype: Dtype = vector.text("type").unwrap().parse().unwrap();
+        let got = with_element!(dtype, E => add::<E>(stream, &vector));
         assert_eq!(got, vector.words("after").unwrap(), "{}", vector.place);
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn capture(noise: &mut Mechanism<Cuda>, gradients: &mut [&mut CudaSli
     stream.begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).unwrap();
     for pointer in pointers {
         // SAFETY: the slices are kept by the tests until the stream is idle.
-        let raw = unsafe { DeviceGradient::from_raw(pointer, LEN as u64, corrnoise::cuda::ElementType::F32) };
+        let raw = unsafe { DeviceGradient::from_raw(pointer, LEN as u64, corrnoise::Dtype::F32) };
         noise.enqueue(&[raw]).unwrap();
     }
     let flags = sys::CUgraphInstantiate_flags(0);

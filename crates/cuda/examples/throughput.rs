@@ -5,7 +5,8 @@
 
 use corrnoise_core::{Error, Form, Key, Mechanism, Plan, Result, Shard};
 use corrnoise_cuda::cudarc::driver::{CudaStream, DriverError, sys::CUevent_flags};
-use corrnoise_cuda::{DeviceElement, OnCuda, stream};
+use corrnoise_cuda::cudarc::driver::{DeviceRepr, ValidAsZeroBits};
+use corrnoise_cuda::{OnCuda, stream};
 use half::bf16;
 use std::sync::Arc;
 
@@ -65,7 +66,7 @@ fn copy_bandwidth(stream: &Arc<CudaStream>, params: u64) -> std::result::Result<
 }
 
 /// Median seconds of one step.
-fn time<T: DeviceElement + Default + Clone + corrnoise_cuda::cudarc::driver::ValidAsZeroBits>(
+fn time<T: corrnoise_core::Element + DeviceRepr + ValidAsZeroBits>(
     stream: &Arc<CudaStream>,
     form: Form,
     params: u64,

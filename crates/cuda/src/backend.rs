@@ -2,19 +2,19 @@
 
 use crate::current::KeepCurrent;
 use crate::device::{check_capability, device_error};
-use crate::gradient::{DeviceGradient, ElementType};
+use crate::gradient::DeviceGradient;
 use crate::launch::{
     Args, SEGMENT_WORDS, StepRecord, TERM_WORDS, THREADS_PER_BLOCK, WARPS_PER_BLOCK, key_words, stage,
 };
 use crate::module::Kernels;
 use crate::owned::{Owned, check_not_captured, end_deferred, is_captured};
-use crate::schedule::Schedule;
+use crate::replay::ReplaySteps;
 use crate::state::{Tiles, VALUE_BYTES, ring_head};
 use corrnoise_core::backend::{Backend, Replay, Step, StepKernel};
 use corrnoise_core::fork::Process;
 use corrnoise_core::form::Kernel;
 use corrnoise_core::secret::{Secret, on_clean_stack};
-use corrnoise_core::{Error, Plan, Result, Row, RunKey, Shard};
+use corrnoise_core::{Dtype, Error, Plan, Result, Row, RunKey, Shard};
 use cudarc::driver::{CudaStream, LaunchConfig, PushKernelArg};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -33,11 +33,11 @@ pub struct Cuda {
     process: Process,
     /// Of the device.
     name: String,
-    shard: Shard,
+    pub(crate) shard: Shard,
     tiles: Tiles,
     slots: usize,
     is_ring: bool,
-    /// One per life of the run, by number.
+    /// One per incarnation of the run, by number.
     keys: Secret<[u32; 8]>,
     /// The table of segments and the list of the last step as the device has them: only a change is sent.
     sent_segments: Vec<u32>,
@@ -48,14 +48,14 @@ pub struct Cuda {
     time: u64,
     /// The list of the step at hand.
     words: Vec<u32>,
-    schedule: Schedule,
+    schedule: ReplaySteps,
     /// The kernels' module stays loaded for ever, because a graph launches them.
     keeps_module: bool,
 }
 
 impl Cuda {
     /// A backend whose state is that before the first step, on the device and in the order of `stream`. `keys` are those of the
-    /// run's lives, by number.
+    /// run's incarnations, by number.
     pub fn new(plan: &Plan, keys: &[RunKey], shard: &Shard, stream: &Arc<CudaStream>) -> Result<Cuda> {
         let _kept = KeepCurrent::new();
         check_not_captured(stream)?;
@@ -95,7 +95,7 @@ impl Cuda {
             args: Args::default(),
             time: 0,
             words: Vec::with_capacity(list_words),
-            schedule: Schedule::default(),
+            schedule: ReplaySteps::default(),
             keeps_module: false,
             tiles,
         };
@@ -218,7 +218,7 @@ impl Cuda {
                 sent.clone_from(words);
             }
         }
-        self.launch(&Args { step: record, key, ..self.args }, first.element)?;
+        self.launch(&Args { step: record, key, ..self.args }, first.dtype)?;
         self.time += 1;
         Ok(())
     }
@@ -232,7 +232,7 @@ impl Cuda {
         bytemuck::cast_slice(&table).to_vec()
     }
 
-    fn launch(&self, args: &Args, element: ElementType) -> Result<()> {
+    fn launch(&self, args: &Args, dtype: Dtype) -> Result<()> {
         // Checked when the backend was made.
         let blocks = self.tiles.count.div_ceil(WARPS_PER_BLOCK) as u32;
         if blocks == 0 {
@@ -243,7 +243,7 @@ impl Cuda {
             block_dim: (THREADS_PER_BLOCK, 1, 1),
             shared_mem_bytes: 0,
         };
-        let mut launch = self.owned.stream.launch_builder(self.owned.kernels.noise(element));
+        let mut launch = self.owned.stream.launch_builder(self.owned.kernels.noise(dtype));
         launch.arg(args);
         // SAFETY: `Args` is the kernel's only parameter, laid out as there; its addresses are this backend's memory and, in the
         // segment table, gradients that were checked against the shard (or promised by the caller of `from_raw`).
@@ -270,20 +270,20 @@ impl Backend for Cuda {
                 let expected = format!("{expected}, the shard's coordinates {segment:?}");
                 return Err(Error::Length { name: format!("gradient {i}"), got: gradient.len, expected });
             }
-            if gradient.element != gradients[0].element {
-                let (got, expected) = (gradient.element, gradients[0].element);
+            if gradient.dtype != gradients[0].dtype {
+                let (got, expected) = (gradient.dtype, gradients[0].dtype);
                 return Err(Error::parameter(
                     format!("type of gradient {i}"),
                     format!("{got:?}"),
                     format!("{expected:?}, that of gradient 0"),
                 ));
             }
-            if gradient.pointer % gradient.element.bytes() != 0 || (gradient.pointer == 0 && gradient.len > 0)
-            {
+            let bytes = gradient.dtype.bytes() as u64;
+            if gradient.pointer % bytes != 0 || (gradient.pointer == 0 && gradient.len > 0) {
                 return Err(Error::parameter(
                     format!("address of gradient {i}"),
                     format!("{:#x}", gradient.pointer),
-                    format!("a device address that is a multiple of {}", gradient.element.bytes()),
+                    format!("a device address that is a multiple of {bytes}"),
                 ));
             }
         }
@@ -368,9 +368,9 @@ impl Replay for Cuda {
         loaded.fill(&mut args);
         if let Some(first) = gradients.first() {
             // Sent with every replay: another step of the same graph may have other gradients.
-            // SAFETY: the control block has room for the shard's segments, and outlives every graph that knows it.
+            // SAFETY: the control area has room for the shard's segments, and outlives every graph that knows it.
             unsafe { stage(stream, kernels, loaded.segments(), &segments) }?;
-            self.launch(&args, first.element)?;
+            self.launch(&args, first.dtype)?;
         }
         let Owned { stream, kernels, loaded, .. } = &*self.owned;
         loaded.as_ref().map_or(Ok(()), |loaded| loaded.advance(stream, kernels))
@@ -378,7 +378,7 @@ impl Replay for Cuda {
 
     fn stop(&mut self) -> Result<u64> {
         let _kept = KeepCurrent::new();
-        self.schedule = Schedule::default();
+        self.schedule = ReplaySteps::default();
         let (made, ran) = self.owned.finish()?;
         self.time += ran;
         Ok(made)

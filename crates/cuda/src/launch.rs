@@ -7,7 +7,7 @@ use corrnoise_core::secret::Secret;
 use corrnoise_core::{Result, RunKey};
 use cudarc::driver::{CudaStream, DeviceRepr, LaunchConfig, PushKernelArg};
 
-/// Coordinates per warp.
+/// The number of coordinates per warp.
 pub(crate) const TILE: u64 = corrnoise_core::noise::TILE as u64;
 pub(crate) const WARPS_PER_BLOCK: u64 = 4;
 pub(crate) const THREADS_PER_BLOCK: u32 = 32 * WARPS_PER_BLOCK as u32;

@@ -1,8 +1,8 @@
 //! A mechanism on CUDA, as one would write it.
 
 use crate::backend::Cuda;
-use crate::gradient::{DeviceElement, DeviceGradient};
-use corrnoise_core::{Checkpoint, Key, Mechanism, Plan, Result, Resume, Shard};
+use crate::gradient::DeviceGradient;
+use corrnoise_core::{Element, Key, Mechanism, Plan, Result, Resume, Shard};
 use cudarc::driver::{CudaStream, DevicePtrMut};
 use std::path::Path;
 use std::sync::Arc;
@@ -22,16 +22,8 @@ pub trait OnCuda: Sized {
         stream: &Arc<CudaStream>,
     ) -> Result<Self>;
 
-    /// Goes on from checkpoints in place of where the mechanism is now; see [`Mechanism::reload_from`].
-    fn reload_cuda(
-        &mut self,
-        checkpoints: Vec<Checkpoint>,
-        resume: Resume,
-        stream: &Arc<CudaStream>,
-    ) -> Result<()>;
-
     /// Enqueues the noise of the next step for a shard of one segment.
-    fn add_to<T: DeviceElement>(&mut self, gradient: &mut impl DevicePtrMut<T>) -> Result<()>;
+    fn add_to<T: Element>(&mut self, gradient: &mut impl DevicePtrMut<T>) -> Result<()>;
 }
 
 impl OnCuda for Mechanism<Cuda> {
@@ -52,17 +44,7 @@ impl OnCuda for Mechanism<Cuda> {
         })
     }
 
-    fn reload_cuda(
-        &mut self,
-        checkpoints: Vec<Checkpoint>,
-        resume: Resume,
-        stream: &Arc<CudaStream>,
-    ) -> Result<()> {
-        let plan = self.plan().clone();
-        self.reload_from(checkpoints, resume, |keys, shard| Cuda::new(&plan, keys, shard, stream))
-    }
-
-    fn add_to<T: DeviceElement>(&mut self, gradient: &mut impl DevicePtrMut<T>) -> Result<()> {
+    fn add_to<T: Element>(&mut self, gradient: &mut impl DevicePtrMut<T>) -> Result<()> {
         // Before the slice's events are waited for, which would spoil a capture.
         self.check_usable()?;
         let stream = self.backend().stream().clone();

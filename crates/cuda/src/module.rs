@@ -3,9 +3,8 @@
 //! A module holds what one plan needs, so that the driver compiles six small kernels and not fifty.
 
 use crate::device::device_error;
-use crate::gradient::ElementType;
-use corrnoise_core::Result;
 use corrnoise_core::form::{Form, Kernel};
+use corrnoise_core::{Dtype, Result};
 use cudarc::driver::{CudaContext, CudaFunction};
 use cudarc::nvrtc::Ptx;
 use std::sync::Arc;
@@ -39,7 +38,8 @@ fn source(form: &Form) -> &'static str {
 /// The kernels of one form. A clone keeps the same module loaded.
 #[derive(Clone)]
 pub(crate) struct Kernels {
-    noise: [CudaFunction; 3],
+    /// By the tag of the gradient's number type.
+    noise: Vec<CudaFunction>,
     pub(crate) stage: CudaFunction,
     pub(crate) advance: CudaFunction,
     pub(crate) finish: CudaFunction,
@@ -50,17 +50,21 @@ impl Kernels {
         let module = context
             .load_module(Ptx::from_src(source(form)))
             .map_err(device_error("load the embedded PTX"))?;
-        let function =
-            |name| module.load_function(name).map_err(device_error("find a kernel in the embedded PTX"));
+        let function = |name: &str| {
+            module.load_function(name).map_err(device_error("find a kernel in the embedded PTX"))
+        };
         Ok(Kernels {
-            noise: [function("noise_f32")?, function("noise_bf16")?, function("noise_f16")?],
+            noise: Dtype::ALL
+                .iter()
+                .map(|dtype| function(&format!("noise_{dtype}")))
+                .collect::<Result<_>>()?,
             stage: function("stage")?,
             advance: function("advance")?,
             finish: function("finish")?,
         })
     }
 
-    pub(crate) fn noise(&self, element: ElementType) -> &CudaFunction {
-        &self.noise[element as usize]
+    pub(crate) fn noise(&self, dtype: Dtype) -> &CudaFunction {
+        &self.noise[dtype.tag() as usize]
     }
 }

@@ -3,7 +3,7 @@
 use crate::device::device_error;
 use crate::memory::Memory;
 use crate::module::Kernels;
-use crate::schedule::Loaded;
+use crate::replay::LoadedReplay;
 use corrnoise_core::{Error, Result};
 use cudarc::driver::sys::{CUresult, CUstreamCaptureStatus};
 use cudarc::driver::{CudaStream, DriverError, result};
@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct Owned {
     pub(crate) stream: Arc<CudaStream>,
     pub(crate) kernels: Kernels,
-    /// Of the run's lives, by number.
+    /// Of the run's incarnations, by number.
     pub(crate) keys: Memory<u32>,
     pub(crate) state: Memory<u8>,
     pub(crate) overflow: Memory<u64>,
     pub(crate) segments: Memory<u32>,
     pub(crate) list: Memory<u32>,
     /// The schedule of captured graphs, while there is one.
-    pub(crate) loaded: Option<Loaded>,
+    pub(crate) loaded: Option<LoadedReplay>,
 }
 
 /// Memory of backends that were dropped while their stream was captured: clearing and freeing would become part of the graph.
@@ -86,7 +86,7 @@ impl Drop for Owned {
 
 /// Ends a schedule though its stream is captured: the graph must not find it live, and the stream cannot be used to say so. The stream
 /// for it is not one of cudarc's, which waits for the whole context when it makes its first: a capture does not survive that.
-fn end_beside(loaded: &Loaded) {
+fn end_beside(loaded: &LoadedReplay) {
     if let Ok(other) = result::stream::create(result::stream::StreamKind::NonBlocking) {
         loaded.end(other);
         // SAFETY: made here, and used no more; the driver finishes what it was given.

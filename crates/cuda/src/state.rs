@@ -12,7 +12,7 @@ pub(crate) const VALUE_BYTES: usize = size_of::<f32>();
 
 /// The shard's segments as tiles.
 pub(crate) struct Tiles {
-    /// Without gradients.
+    /// The table of segments, without gradients.
     pub(crate) segments: Vec<Segment>,
     /// For every segment, how many of the shard's coordinates lie before it.
     before: Vec<u64>,

@@ -43,8 +43,8 @@ pub fn unreached(modules: &[Module], filter: &Filter) -> Result<Vec<Unreached>, 
     Ok(out)
 }
 
-/// Per case, the lines that were executed or skipped, with gradients of one type.
-fn lines<E: Both + Copy>(module: &Module) -> Result<Vec<Vec<Line>>, String> {
+/// What became of each line with gradients of one type.
+fn lines<E: Both>(module: &Module) -> Result<Vec<Vec<Line>>, String> {
     let failed = |what: String| format!("{}, unchanged: {what}", module.name);
     let suite: Suite<E> = Suite::new(&module.name).map_err(|error| failed(error.to_string()))?;
     control::watch_lines(0);

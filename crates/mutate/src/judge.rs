@@ -35,8 +35,8 @@ impl Setting {
     pub const LEAPING: Setting = Setting { stride: 1 << 32, unwritten: [0; 2] };
 }
 
-/// Judges PTX that replaces `committed` on one device of the stand-in.
-pub fn judge<E: Both + Copy>(
+/// Judges PTX that takes the place of `committed` on one device of the stand-in.
+pub fn judge<E: Both>(
     device: usize,
     committed: &str,
     mutated: &str,

@@ -39,10 +39,10 @@ pub struct Suite<E> {
     deep: OnceLock<Vec<Expected<E>>>,
 }
 
-impl<E: Both + Copy> Suite<E> {
-    /// Runs the small cases of a module on the CPU, for comparison.
+impl<E: Both> Suite<E> {
+    /// Runs the small cases of a module on the CPU.
     pub fn new(module: &str) -> corrnoise::Result<Suite<E>> {
-        let is_f16 = E::TYPE == corrnoise::cuda::ElementType::F16;
+        let is_f16 = E::DTYPE == corrnoise::Dtype::F16;
         let small = cases::fast(module, is_f16)?.into_iter().map(Expected::new);
         let small = small.collect::<corrnoise::Result<_>>()?;
         let leaping = [Expected::new(cases::leaping(module)?)?];
@@ -124,7 +124,7 @@ pub(crate) fn check_library() -> Result<(), String> {
     }
 }
 
-fn judge_group<E: Both + Copy>(
+fn judge_group<E: Both>(
     module: &Module,
     group: &[&Mutant],
     options: &Options,
@@ -164,7 +164,7 @@ fn judge_group<E: Both + Copy>(
     Ok(())
 }
 
-fn judge_one<E: Both + Copy>(
+fn judge_one<E: Both>(
     device: usize,
     module: &Module,
     mutant: &Mutant,

@@ -4,16 +4,6 @@
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A number outside its domain.
-    #[error("{name} is {value}: expected {expected}")]
-    Parameter {
-        /// Which number, with its index where it has one.
-        name: String,
-        /// The number as given.
-        value: String,
-        /// The domain it has to lie in.
-        expected: String,
-    },
     /// A quantity that costs more than linear time by nature, asked for at a size where it would take minutes.
     #[error("{what} takes {cost} operations: {n} steps are too many, expected at most {limit}")]
     TooLarge {
@@ -53,7 +43,8 @@ pub enum Error {
         /// The bounds.
         expected: String,
     },
-    /// The engine refused the form.
+    /// What the engine says: it refused the form, or a number here lies outside its domain
+    /// ([`corrnoise_core::Error::Parameter`]).
     #[error(transparent)]
     Engine(#[from] corrnoise_core::Error),
 }
@@ -68,7 +59,7 @@ impl Error {
         value: impl std::fmt::Display,
         expected: impl Into<String>,
     ) -> Self {
-        Error::Parameter { name: name.into(), value: value.to_string(), expected: expected.into() }
+        Error::Engine(corrnoise_core::Error::parameter(name, value, expected))
     }
 }
 

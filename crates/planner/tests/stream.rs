@@ -4,7 +4,7 @@
 use corrnoise_core::backend::{Backend, Step};
 use corrnoise_core::chacha::ChaCha;
 use corrnoise_core::{
-    Cpu, CpuGradients, CpuOptions, Family, Incarnations, Plan, Rounds, Row, RunKey, Shard, noise,
+    Cpu, CpuOptions, Family, Gradients, Incarnations, Plan, Rounds, Row, RunKey, Shard, noise,
 };
 use corrnoise_planner::{Blt, Estimator, Factorization, Lower, Strategy, Tree, Workload};
 
@@ -93,12 +93,12 @@ fn engine_stream(factorization: &Factorization) -> Vec<Vec<f32>> {
     let plan = Plan::new(factorization.num_steps() as u64, factorization.form().unwrap(), 1.0).unwrap();
     let shard = Shard::whole(COORDS).unwrap();
     let mut cpu = Cpu::new(&plan, &[RunKey::from_bytes(KEY)], &shard, CpuOptions::default()).unwrap();
-    let (lives, mut terms) = (Incarnations::first(), Vec::new());
+    let (incarnations, mut terms) = (Incarnations::first(), Vec::new());
     (0..plan.num_steps())
         .map(|t| {
             let mut row = vec![0.0_f32; COORDS as usize];
-            let step = Step::lower(&plan, t, &lives, &mut terms).unwrap();
-            cpu.step(&step, CpuGradients::F32(&mut [&mut row])).unwrap();
+            let step = Step::lower(&plan, t, &incarnations, &mut terms).unwrap();
+            cpu.step(&step, Gradients::new(&mut [&mut row[..]])).unwrap();
             row
         })
         .collect()

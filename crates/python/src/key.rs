@@ -99,7 +99,7 @@ impl Key {
         self.key.duplicate().without_ledger().into()
     }
 
-    /// The run's name.
+    /// The name of the run that the key is for.
     #[getter]
     fn run_id(&self) -> &str {
         self.key.run_id()

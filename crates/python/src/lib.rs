@@ -3,7 +3,6 @@
 //! The other half is `python/corrnoise`: exception classes, PyTorch, JAX. Every check happens before a step begins; the step
 //! itself runs without the interpreter's lock.
 
-mod engine;
 mod error;
 mod guard;
 mod key;

@@ -1,14 +1,12 @@
 //! `corrnoise.Mechanism`.
 
-use crate::engine::{Engine, Given, Place};
 use crate::error::{busy, invalid, raise};
 use crate::key::Key;
 use crate::layout::Model;
-use crate::memory::{Device, Dtype, Memory, collect};
+use crate::memory::{Memory, collect};
 use crate::plan::Plan;
 use crate::sampler::{Batch, Sampler};
-use corrnoise::raw::RawGradients;
-use corrnoise::{Checkpoint, Resume, Shard};
+use corrnoise::{AnyMechanism, Checkpoint, CpuOptions, Device, Dtype, Place, Resume, Shard};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -19,21 +17,33 @@ use zeroize::Zeroizing;
 /// A running mechanism: each step exactly once, in order, never past the plan's end.
 #[pyclass(module = "corrnoise", frozen)]
 pub(crate) struct Mechanism {
-    running: Mutex<Running>,
+    running: Mutex<AnyMechanism>,
     plan: corrnoise::Plan,
-    /// For `load_state`, which makes another life of the same run.
+    /// For the sampler and the commitment, which a mechanism that another thread uses could not answer.
     key: corrnoise::Key,
     shard: Shard,
-    place: Place,
 }
 
-struct Running {
-    engine: Engine,
-    raw: RawGradients,
+/// A mechanism, and a copy of its key beside it.
+type Made = (AnyMechanism, corrnoise::Key);
+
+/// What a step is given of its batch.
+#[derive(Clone, Copy)]
+enum Given<'a> {
+    Nothing,
+    Batch(&'a corrnoise::Batch),
+    /// The caller vouches for the batch.
+    Unchecked,
 }
 
-/// A mechanism's own copy of its key beside it.
-type Made = (Engine, corrnoise::Key);
+/// `device` is "cpu", "scalar", "cuda" or "cuda:N"; `stream` the address of a CUDA stream, 0 for the default one.
+fn place(device: &str, stream: usize, threads: usize, compact: bool) -> PyResult<Place> {
+    let device = device.parse().map_err(raise)?;
+    let options = CpuOptions { threads, compact, ..CpuOptions::default() };
+    // SAFETY: the caller's promise, in the text of `Mechanism`: a stream of the device's primary context, which is the one
+    // that PyTorch and the runtime use, that outlives the mechanism.
+    unsafe { Place::on_stream(device, options, std::ptr::with_exposed_provenance_mut(stream)) }.map_err(raise)
+}
 
 fn resume_mode(resume: &str, nonce: Option<&[u8]>) -> PyResult<Resume> {
     match (resume, nonce) {
@@ -74,19 +84,17 @@ impl Mechanism {
         plan: &Plan,
         key: &Key,
         shard: Shard,
-        place: Place,
-        make: impl FnOnce(corrnoise::Key) -> corrnoise::Result<Engine> + Send,
+        make: impl FnOnce(corrnoise::Key) -> corrnoise::Result<AnyMechanism> + Send,
     ) -> PyResult<Mechanism> {
         let make = |key: corrnoise::Key| -> corrnoise::Result<Made> {
             let copy = key.duplicate();
             Ok((make(key)?, copy))
         };
-        let (engine, key) = py.detach(|| key.spend(make))?;
-        let running = Mutex::new(Running { engine, raw: RawGradients::default() });
-        Ok(Mechanism { running, plan: plan.0.clone(), key, shard, place })
+        let (mechanism, key) = py.detach(|| key.spend(make))?;
+        Ok(Mechanism { running: Mutex::new(mechanism), plan: plan.0.clone(), key, shard })
     }
 
-    fn lock(&self) -> PyResult<MutexGuard<'_, Running>> {
+    fn lock(&self) -> PyResult<MutexGuard<'_, AnyMechanism>> {
         match self.running.try_lock() {
             Ok(running) => Ok(running),
             Err(TryLockError::WouldBlock) => Err(busy("mechanism")),
@@ -102,18 +110,31 @@ impl Mechanism {
         gradients: &[(usize, usize)],
         batch: Given<'_>,
     ) -> PyResult<()> {
-        let Running { engine, raw } = &mut *self.lock()?;
-        engine.admit(batch).map_err(raise)?;
-        let own = engine.device();
+        let mut mechanism = self.lock()?;
+        // Admits the step of this call, or of none: what an earlier call was given went with that call.
+        match batch {
+            Given::Nothing => {
+                mechanism.withdraw_batch();
+            }
+            Given::Batch(batch) => {
+                mechanism.for_batch(batch).map_err(raise)?;
+            }
+            Given::Unchecked => {
+                mechanism.unchecked_batch().map_err(raise)?;
+            }
+        }
+        let own = mechanism.device();
         if device != own {
             return Err(invalid(format!(
                 "gradients are on {device}: expected {own}, where this mechanism runs"
             )));
         }
+        let spans =
+            gradients.iter().map(|(address, len)| (std::ptr::with_exposed_provenance_mut(*address), *len));
         // SAFETY: `collect` found memory of these lengths and this type, writable, on this device, whose owner `add_to` keeps
         // alive; that nothing else uses a gradient while noise is added to it is asked of the caller, as for any function that
         // writes. PyTorch keeps memory that is freed on the current stream from reuse by others until that has passed.
-        unsafe { engine.step(raw, dtype, gradients) }.map_err(raise)
+        unsafe { mechanism.add_to_raw(dtype, spans) }.map_err(raise)
     }
 }
 
@@ -138,9 +159,12 @@ impl Mechanism {
         awaits_state: bool,
     ) -> PyResult<Mechanism> {
         let shard = model.shard(ranges, replica)?;
-        let place = Place::new(device, stream, threads, compact)?;
-        let make = |key| Engine::new(&plan.0, key, shard.clone(), &place, awaits_state);
-        Self::build(py, plan, key, shard.clone(), place.clone(), make)
+        let place = place(device, stream, threads, compact)?;
+        let make = |key| match awaits_state {
+            true => AnyMechanism::awaiting_state(&plan.0, key, shard.clone(), &place),
+            false => AnyMechanism::new(&plan.0, key, shard.clone(), &place),
+        };
+        Self::build(py, plan, key, shard.clone(), make)
     }
 
     /// Goes on from any checkpoints that together hold the model's part. Takes the key.
@@ -163,12 +187,12 @@ impl Mechanism {
         stream: usize,
     ) -> PyResult<Mechanism> {
         let (shard, resume) = (model.shard(ranges, replica)?, resume_mode(resume, nonce)?);
-        let place = Place::new(device, stream, threads, compact)?;
+        let place = place(device, stream, threads, compact)?;
         let make = |key| {
             let checkpoints = files.iter().map(Checkpoint::open).collect::<corrnoise::Result<_>>()?;
-            Engine::resume_from(&plan.0, key, shard.clone(), checkpoints, resume, &place)
+            AnyMechanism::resume(&plan.0, key, shard.clone(), checkpoints, resume, &place)
         };
-        Self::build(py, plan, key, shard.clone(), place.clone(), make)
+        Self::build(py, plan, key, shard.clone(), make)
     }
 
     /// Adds the noise of the next step in place, to one array or tensor, or to a list with one per segment. `batch` is the one that
@@ -192,7 +216,7 @@ impl Mechanism {
             )));
         }
         if let Some((i, other)) = memory.iter().enumerate().find(|(_, other)| other.dtype != dtype) {
-            let (first, other) = (dtype.name(), other.dtype.name());
+            let (first, other) = (dtype.python_name(), other.dtype.python_name());
             return Err(invalid(format!(
                 "gradient {i} is {other}: expected {first}, the type of gradient 0"
             )));
@@ -209,10 +233,10 @@ impl Mechanism {
     /// The step that the next call makes.
     #[getter]
     fn next_step(&self) -> PyResult<u64> {
-        Ok(self.lock()?.engine.next_step())
+        Ok(self.lock()?.next_step())
     }
 
-    /// The plan.
+    /// The plan that the mechanism runs.
     #[getter]
     fn plan(&self) -> Plan {
         Plan(self.plan.clone())
@@ -224,10 +248,10 @@ impl Mechanism {
         self.shard.segments().iter().map(|segment| (segment.start, segment.end)).collect()
     }
 
-    /// Bytes of state.
+    /// Bytes of state that this process holds.
     #[getter]
     fn state_bytes(&self) -> PyResult<u64> {
-        Ok(self.lock()?.engine.state_bytes())
+        Ok(self.lock()?.state_bytes())
     }
 
     /// A public value that only this key, plan and run have: equal on all processes of one run.
@@ -238,12 +262,12 @@ impl Mechanism {
 
     /// Writes a checkpoint, for the owner alone. As secret as the key.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| self.lock()?.engine.save(&path).map_err(raise))
+        py.detach(|| self.lock()?.save(&path).map_err(raise))
     }
 
     /// A checkpoint as bytes. As secret as the key.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = py.detach(|| self.lock()?.engine.state().map(Zeroizing::new).map_err(raise))?;
+        let bytes = py.detach(|| self.lock()?.state().map(Zeroizing::new).map_err(raise))?;
         Ok(PyBytes::new(py, &bytes))
     }
 
@@ -262,13 +286,13 @@ impl Mechanism {
             let checkpoints =
                 states.into_iter().map(Checkpoint::from_bytes).collect::<corrnoise::Result<_>>();
             let checkpoints = checkpoints.map_err(raise)?;
-            self.lock()?.engine.reload(checkpoints, mode, &self.place).map_err(raise)
+            self.lock()?.reload(checkpoints, mode).map_err(raise)
         })
     }
 
     fn __repr__(&self) -> PyResult<String> {
         let running = self.lock()?;
-        let (next, engine) = (running.engine.next_step(), running.engine.describe());
+        let (next, engine) = (running.next_step(), running.describe());
         Ok(format!("Mechanism(next_step={next}, num_steps={}, engine='{engine}')", self.plan.num_steps()))
     }
 }

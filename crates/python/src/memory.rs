@@ -6,45 +6,33 @@ mod dlpack;
 mod tensor;
 
 use crate::error::invalid;
+use corrnoise::{Device, Dtype};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyAttributeError, PyBufferError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-/// The number type of a gradient.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dtype {
-    F32,
-    Bf16,
-    F16,
+/// How other libraries spell a number type.
+struct Spelling {
+    dtype: Dtype,
+    /// The format of a buffer's items, where buffers know the type.
+    buffer: Option<&'static [u8]>,
+    /// The `typestr` of `__array_interface__`. Types that it cannot name are `V` and their size, and are asked for their name.
+    typestr: &'static str,
+    /// DLPack's code and number of bits.
+    dlpack: (u8, u8),
 }
 
-impl Dtype {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Dtype::F32 => "float32",
-            Dtype::Bf16 => "bfloat16",
-            Dtype::F16 => "float16",
-        }
-    }
-}
+const SPELLINGS: [Spelling; 3] = [
+    Spelling { dtype: Dtype::F32, buffer: Some(b"f"), typestr: "<f4", dlpack: (2, 32) },
+    Spelling { dtype: Dtype::F16, buffer: Some(b"e"), typestr: "<f2", dlpack: (2, 16) },
+    Spelling { dtype: Dtype::Bf16, buffer: None, typestr: "<V2", dlpack: (4, 16) },
+];
 
-/// Where a gradient lies.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Device {
-    Cpu,
-    /// By number.
-    Cuda(usize),
-}
-
-impl std::fmt::Display for Device {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Device::Cpu => write!(f, "cpu"),
-            Device::Cuda(number) => write!(f, "cuda:{number}"),
-        }
-    }
+/// The number type that is spelled so.
+fn spelled(is_it: impl Fn(&Spelling) -> bool) -> Option<Dtype> {
+    SPELLINGS.iter().find(|spelling| is_it(spelling)).map(|spelling| spelling.dtype)
 }
 
 /// One gradient, and what keeps its memory alive.
@@ -127,13 +115,11 @@ fn from_buffer<'py>(buffer: PyUntypedBuffer, name: Name) -> PyResult<Memory<'py>
         .or(format.strip_prefix(b"="))
         .or(format.strip_prefix(b"@"))
         .unwrap_or(format);
-    let dtype = match (format, buffer.item_size()) {
-        (b"f", 4) => Dtype::F32,
-        (b"e", 2) => Dtype::F16,
-        _ => {
-            let format = buffer.format().to_string_lossy();
-            return Err(invalid(format!("{name} has numbers of format {format:?}: {EXPECTED_DTYPE}")));
-        }
+    let is_it =
+        |spelling: &Spelling| spelling.buffer == Some(format) && spelling.dtype.bytes() == buffer.item_size();
+    let Some(dtype) = spelled(is_it) else {
+        let format = buffer.format().to_string_lossy();
+        return Err(invalid(format!("{name} has numbers of format {format:?}: {EXPECTED_DTYPE}")));
     };
     if buffer.readonly() {
         return Err(invalid(format!("{name} {READ_ONLY}")));
@@ -159,14 +145,14 @@ fn from_interface<'py>(
     let typestr: String = item("typestr")?.extract()?;
     let dtype_name =
         || object.getattr(intern!(py, "dtype")).and_then(|dtype| dtype.getattr(intern!(py, "name")));
-    let dtype = match typestr.as_str() {
-        "<f4" => Dtype::F32,
-        "<f2" => Dtype::F16,
-        "<V2" if dtype_name().is_ok_and(|found| found.eq("bfloat16").unwrap_or(false)) => Dtype::Bf16,
-        _ => {
-            let shown = dtype_name().map_or(typestr.clone(), |found| found.to_string());
-            return Err(invalid(format!("{name} is {shown}: {EXPECTED_DTYPE}")));
-        }
+    let is_named =
+        |dtype: Dtype| dtype_name().is_ok_and(|found| found.eq(dtype.python_name()).unwrap_or(false));
+    let is_it = |spelling: &Spelling| {
+        spelling.typestr == typestr && (!typestr.starts_with("<V") || is_named(spelling.dtype))
+    };
+    let Some(dtype) = spelled(is_it) else {
+        let shown = dtype_name().map_or(typestr.clone(), |found| found.to_string());
+        return Err(invalid(format!("{name} is {shown}: {EXPECTED_DTYPE}")));
     };
     let (address, read_only): (usize, bool) = item("data")?.extract()?;
     if read_only {

@@ -56,7 +56,7 @@ impl Plan {
         self.0.save(path).map_err(raise)
     }
 
-    /// Number of steps.
+    /// The number of steps of the plan.
     #[getter]
     fn num_steps(&self) -> u64 {
         self.0.num_steps()

@@ -2,7 +2,7 @@
 
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Tensor, Var};
-use corrnoise::{Error, Form, Key, Layout, Mechanism, Plan, Sampler, Sampling, Shard};
+use corrnoise::{AnyMechanism, Error, Form, Key, Layout, Place, Plan, Sampler, Sampling, Shard};
 use corrnoise_candle::{CorrelatedNoise, add_to};
 
 fn plan() -> Plan {
@@ -72,7 +72,7 @@ fn gradients_in_one_storage_are_refused() {
 fn lists_must_fit_the_shard() {
     let (a, b) = (values((2, 3), DType::F32), values((4, 2), DType::F32));
     let shard = Layout::new([("a", 6), ("b", 7)]).unwrap().whole();
-    let mut noise = Mechanism::cpu(&plan(), Key::from_os().unwrap(), shard).unwrap();
+    let mut noise = AnyMechanism::new(&plan(), Key::from_os().unwrap(), shard, &Place::default()).unwrap();
     let before = [contents(&a), contents(&b)];
     for (list, part) in [
         (&[&a, &b][..], "gradient 1 has length 8: expected 7"),
@@ -95,7 +95,8 @@ fn bad_variables_are_refused() {
     assert!(new(twice.to_vec()).contains("\"w\""));
     assert!(new(Vec::new()).contains("list of tensors"));
     let part = CorrelatedNoise::with([("w", var)], |_, _| {
-        Mechanism::cpu(&plan(), Key::from_os().unwrap(), Shard::whole(3).unwrap().within(0..2).unwrap())
+        let shard = Shard::whole(3).unwrap().within(0..2).unwrap();
+        AnyMechanism::new(&plan(), Key::from_os().unwrap(), shard, &Place::default())
     });
     assert!(matches!(part.map(|_| ()), Err(Error::Parameter { .. })));
 }

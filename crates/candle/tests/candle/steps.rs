@@ -3,7 +3,7 @@
 
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Tensor, Var};
-use corrnoise::{CpuOptions, Error, Form, Key, Layout, Mechanism, Plan, Resume, Shard};
+use corrnoise::{AnyMechanism, CpuOptions, Error, Form, Key, Layout, Mechanism, Place, Plan, Resume, Shard};
 use corrnoise_candle::CorrelatedNoise;
 use std::collections::HashMap;
 
@@ -57,6 +57,11 @@ fn engine() -> Mechanism {
     Mechanism::cpu(&plan(), key(), Layout::new(sorted).unwrap().whole()).unwrap()
 }
 
+/// A mechanism as `add_to` takes it.
+fn any(shard: Shard, options: CpuOptions) -> AnyMechanism {
+    AnyMechanism::new(&plan(), key(), shard, &Place::Cpu(options)).unwrap()
+}
+
 #[test]
 fn variables_are_sorted_by_name() {
     let (mut expected, mut noise) = (engine(), CorrelatedNoise::new(vars(), &plan(), key()).unwrap());
@@ -106,7 +111,7 @@ fn memory_is_changed_where_it_is() {
     let row = rows.narrow(0, 1, 1).unwrap();
     let before = (address(&rows), address(&row));
     assert_eq!(before.1 - before.0, 28);
-    let mut noise = Mechanism::cpu(&plan(), key(), Shard::whole(7).unwrap()).unwrap();
+    let mut noise = any(Shard::whole(7).unwrap(), CpuOptions::default());
     corrnoise_candle::add_to(&mut noise, &[&row]).unwrap();
     assert_eq!((address(&rows), address(&row)), before);
     let mut expected = vec![1.0_f32; 7];
@@ -123,7 +128,7 @@ fn the_order_of_locks_is_not_that_of_gradients() {
     for list in [[&five, &nine], [&nine, &five]] {
         let lens = list.map(|tensor| tensor.elem_count() as u64);
         let layout = Layout::new([("one", lens[0]), ("two", lens[1])]).unwrap();
-        let mut noise = Mechanism::cpu(&plan(), key(), layout.whole()).unwrap();
+        let mut noise = any(layout.whole(), CpuOptions::default());
         corrnoise_candle::add_to(&mut noise, &list).unwrap();
     }
 }
@@ -135,8 +140,8 @@ fn thousands_of_tensors_fit_the_stack() {
         (0..count).map(|i| Tensor::zeros(1 + i % 3, DType::F32, &Device::Cpu).unwrap()).collect();
     let layout = Layout::new((0..count).map(|i| (i.to_string(), 1 + i as u64 % 3))).unwrap();
     let options = CpuOptions { threads: 1, ..CpuOptions::default() };
-    let new = || Mechanism::cpu_with(&plan(), key(), layout.whole(), options).unwrap();
-    let (mut expected, mut noise) = (new(), new());
+    let mut expected = Mechanism::cpu_with(&plan(), key(), layout.whole(), options).unwrap();
+    let mut noise = any(layout.whole(), options);
     let mut slices: Vec<Vec<f32>> = (0..count).map(|i| vec![0.0; 1 + i % 3]).collect();
     expected.add_to_all(&mut slices.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>()).unwrap();
     // Less than the recursion takes: it must have a stack of its own.

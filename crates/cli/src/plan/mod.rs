@@ -7,11 +7,11 @@ pub(crate) use report::claim_text;
 
 use crate::args::PlanArgs;
 use crate::failure::{Failure, Outcome, Result};
-use crate::output::{Output, check_writable, write_file};
+use crate::output::Output;
 use crate::progress::Progress;
 use crate::strategies;
 use corrnoise::Plan;
-use corrnoise::file::Access;
+use corrnoise::file::{Access, check_writable, write_anywhere};
 use corrnoise::planner::optimize::unobserved;
 use corrnoise::planner::plan::{Question, Recommendation};
 use corrnoise::planner::{Request, StrategyChoice, verify};
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &PlanArgs, output: &mut Output<'_>) -> Result<Outcome> {
     let mut replaced = false;
     if let Some(path) = &args.out {
         replaced = path.is_file();
-        write_file(path, Access::Usual, |out| {
+        write_anywhere(path, Access::Usual, |out| -> Result<()> {
             out.write_all(text.as_bytes()).map_err(|error| Failure::io("write", path, error))
         })?;
     }

@@ -13,9 +13,8 @@ pub mod strategy;
 pub use colour::Rgb;
 
 use crate::failure::{Failure, Result};
-use crate::output::write_file;
 use crate::parse::{Picture, PictureFormat};
-use corrnoise::file::Access;
+use corrnoise::file::{Access, write_anywhere};
 use plotters::backend::{BitMapBackend, DrawingBackend, SVGBackend};
 use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea};
@@ -219,7 +218,7 @@ pub fn draw(picture: &Picture, size: (u32, u32), paint: impl FnOnce(&mut dyn Pen
             encode(&pixels, size).map_err(|error| refuse(&error))?
         }
     };
-    write_file(&picture.path, Access::Usual, |file| {
+    write_anywhere(&picture.path, Access::Usual, |file| {
         file.write_all(&bytes).map_err(|error| Failure::io("write", &picture.path, error))
     })
 }

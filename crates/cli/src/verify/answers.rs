@@ -6,9 +6,9 @@ use corrnoise::backend::{Backend, Step, StepKernel};
 use corrnoise::chacha::ChaCha;
 use corrnoise::vectors::{self, Vector};
 use corrnoise::{
-    Cpu, CpuGradients, CpuOptions, Element, Form, Isa, Plan, RunKey, Shard, gauss, noise, reference,
+    Cpu, CpuOptions, Dtype, Element, Form, Gradients, Isa, Plan, RunKey, Shard, gauss, noise, reference,
+    with_element,
 };
-use half::{bf16, f16};
 
 const ENGINES: [(Isa, &str); 2] = [(Isa::Scalar, "scalar engine"), (Isa::Auto, "fastest engine")];
 
@@ -94,7 +94,7 @@ fn engine(isa: Isa, keys: &[RunKey], plan: &Plan, coords: std::ops::Range<u64>) 
 /// One step of an engine on a zero gradient: what it added, as bits.
 fn added(cpu: &mut Cpu, step: &Step<'_>, len: usize) -> Result<Vec<u32>> {
     let mut out = vec![0.0_f32; len];
-    cpu.step(step, CpuGradients::F32(&mut [&mut out]))?;
+    cpu.step(step, Gradients::new(&mut [&mut out[..]]))?;
     Ok(out.iter().map(|value| value.to_bits()).collect())
 }
 
@@ -109,7 +109,7 @@ pub fn normals(_: bool) -> Result<Finding> {
         tally.compare(&vector, "reference", &got, &expected);
         let plan = Plan::new(1, Form::independent(), 1.0)?.with_rounds(vector.rounds()?)?;
         let key = vector.key()?;
-        // One key for all lives, so that any incarnation in the row's name is known.
+        // One key for all incarnations, so that any incarnation in the row's name is known.
         let keys: Vec<_> = (0..=row.incarnation()).map(|_| RunKey::from_bytes(key)).collect();
         for (isa, name) in ENGINES {
             let step =
@@ -153,31 +153,22 @@ pub fn forms(_: bool) -> Result<Finding> {
 }
 
 /// Adds one row to a gradient given as bits, and gives the bits back.
-fn add<E: Element>(
-    vector: &Vector,
-    isa: Isa,
-    from_bits: fn(u32) -> E,
-    to_bits: fn(&E) -> u32,
-) -> Result<Vec<u32>> {
-    let mut gradient: Vec<E> = vector.words("before")?.into_iter().map(from_bits).collect();
+fn add<E: Element>(vector: &Vector, isa: Isa) -> Result<Vec<u32>> {
+    let mut gradient: Vec<E> = vector.words("before")?.into_iter().map(E::from_bits).collect();
     let plan = Plan::new(1, Form::independent(), 1.0)?.with_rounds(vector.rounds()?)?;
     let mut cpu = engine(isa, &[RunKey::from_bytes(vector.key()?)], &plan, 0..gradient.len() as u64)?;
     let kernel = StepKernel::Blt { row: vector.row()?, scale: &[], decay: &[], fresh: true };
     let step = Step { number: 0, scale: f32::from_bits(vector.hex("scale")? as u32), kernel };
-    cpu.step(&step, E::gradients(&mut [&mut gradient]))?;
-    Ok(gradient.iter().map(to_bits).collect())
+    cpu.step(&step, Gradients::new(&mut [&mut gradient[..]]))?;
+    Ok(gradient.into_iter().map(E::to_bits).collect())
 }
 
 pub fn gradients(_: bool) -> Result<Finding> {
     let mut tally = Tally::new();
     for vector in vectors::read(vectors::GRADIENTS)? {
+        let dtype: Dtype = vector.text("type")?.parse()?;
         for (isa, name) in ENGINES {
-            let got = match vector.text("type")? {
-                "f32" => add(&vector, isa, f32::from_bits, |g| g.to_bits())?,
-                "bf16" => add(&vector, isa, |bits| bf16::from_bits(bits as u16), |g| g.to_bits().into())?,
-                "f16" => add(&vector, isa, |bits| f16::from_bits(bits as u16), |g| g.to_bits().into())?,
-                _ => return Err(vector.unknown().into()),
-            };
+            let got = with_element!(dtype, E => add::<E>(&vector, isa))?;
             tally.compare(&vector, name, &got, &vector.words("after")?);
         }
         tally.lines += 1;

@@ -4,9 +4,9 @@ use super::Finding;
 use crate::failure::Result;
 use corrnoise::planner::strategy::series;
 use corrnoise::{
-    Checkpoint, Cpu, CpuOptions, Element, Form, Isa, Key, Mechanism, Plan, Resume, RunKey, Shard,
+    AnyMechanism, Checkpoint, CpuOptions, Device, Dtype, Element, Form, Isa, Key, Place, Plan, Resume, Shard,
+    with_element,
 };
-use half::{bf16, f16};
 
 const STEPS: u64 = 20;
 
@@ -37,9 +37,9 @@ fn coords(quick: bool) -> u64 {
 }
 
 /// A gradient of which no two values are alike, after so many steps of noise.
-fn run<E: Element>(mechanism: &mut Mechanism, steps: u64, from_f32: fn(f32) -> E) -> Result<Vec<E>> {
+fn run<E: Element>(mechanism: &mut AnyMechanism, steps: u64) -> Result<Vec<E>> {
     let first = mechanism.shard().segments()[0].start;
-    let value = |i: u64| from_f32(((first + i) * 7919 % 10_007) as f32 * 1e-3 - 5.0);
+    let value = |i: u64| E::from_f32(((first + i) * 7919 % 10_007) as f32 * 1e-3 - 5.0);
     let mut gradient: Vec<E> = (0..mechanism.shard().num_coords()).map(value).collect();
     for _ in 0..steps {
         mechanism.add_to(&mut gradient)?;
@@ -47,26 +47,25 @@ fn run<E: Element>(mechanism: &mut Mechanism, steps: u64, from_f32: fn(f32) -> E
     Ok(gradient)
 }
 
-fn mechanism(plan: &Plan, shard: Shard, isa: Isa, threads: usize) -> Result<Mechanism> {
-    Ok(Mechanism::cpu_with(plan, key(), shard, CpuOptions { threads, isa, ..CpuOptions::default() })?)
+fn mechanism(plan: &Plan, shard: Shard, isa: Isa, threads: usize) -> Result<AnyMechanism> {
+    let place = Place::Cpu(CpuOptions { threads, isa, ..CpuOptions::default() });
+    Ok(AnyMechanism::new(plan, key(), shard, &place)?)
+}
+
+/// The bits of a gradient after so many steps.
+fn bits<E: Element>(mechanism: &mut AnyMechanism, steps: u64) -> Result<Vec<u32>> {
+    Ok(run::<E>(mechanism, steps)?.into_iter().map(E::to_bits).collect())
 }
 
 /// Compares two engines on every form and gradient type.
 fn compare(dim: u64, left: (Isa, usize), right: (Isa, usize)) -> Result<Option<String>> {
     for (name, plan) in plans()? {
         let make = |(isa, threads)| mechanism(&plan, Shard::whole(dim)?, isa, threads);
-        let differ = |kind: &str| Some(format!("{name}, {kind} gradients differ"));
-        let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect::<Vec<_>>();
-        if bits(run(&mut make(left)?, STEPS, |x| x)?) != bits(run(&mut make(right)?, STEPS, |x| x)?) {
-            return Ok(differ("f32"));
-        }
-        let [one, two] = [left, right].map(|engine| run(&mut make(engine)?, STEPS, bf16::from_f32));
-        if one?.iter().map(|x| x.to_bits()).ne(two?.iter().map(|x| x.to_bits())) {
-            return Ok(differ("bf16"));
-        }
-        let [one, two] = [left, right].map(|engine| run(&mut make(engine)?, STEPS, f16::from_f32));
-        if one?.iter().map(|x| x.to_bits()).ne(two?.iter().map(|x| x.to_bits())) {
-            return Ok(differ("f16"));
+        for dtype in Dtype::ALL {
+            let of = |engine| with_element!(dtype, E => bits::<E>(&mut make(engine)?, STEPS));
+            if of(left)? != of(right)? {
+                return Ok(Some(format!("{name}, {dtype} gradients differ")));
+            }
         }
     }
     Ok(None)
@@ -109,16 +108,13 @@ pub fn shards(quick: bool) -> Result<Finding> {
     let cuts = [0, space.dim() / 3 + 1, space.dim() / 2 + 17, space.dim()];
     let mut difference = None;
     for (name, plan) in plans()? {
-        let whole = run(&mut mechanism(&plan, space.clone(), Isa::Auto, 0)?, STEPS, |x| x)?;
+        let whole = bits::<f32>(&mut mechanism(&plan, space.clone(), Isa::Auto, 0)?, STEPS)?;
         let mut parts = Vec::new();
         for cut in cuts.windows(2) {
-            parts.extend(run(
-                &mut mechanism(&plan, space.within(cut[0]..cut[1])?, Isa::Auto, 1)?,
-                STEPS,
-                |x| x,
-            )?);
+            let mut part = mechanism(&plan, space.within(cut[0]..cut[1])?, Isa::Auto, 1)?;
+            parts.extend(bits::<f32>(&mut part, STEPS)?);
         }
-        if whole.iter().map(|x| x.to_bits()).ne(parts.iter().map(|x| x.to_bits())) {
+        if whole != parts {
             difference.get_or_insert(format!("{name} differs between shards and the whole"));
         }
     }
@@ -130,14 +126,13 @@ pub fn resume(quick: bool) -> Result<Finding> {
     for (name, plan) in plans()? {
         let half = STEPS / 2 + 1;
         let mut first = mechanism(&plan, Shard::whole(dim)?, Isa::Auto, 0)?;
-        run(&mut first, half, |x| x)?;
+        run::<f32>(&mut first, half)?;
         let state = first.state()?;
-        let expected = run(&mut first, STEPS - half, |x| x)?;
+        let expected = run::<f32>(&mut first, STEPS - half)?;
         let again = |how| {
             let saved = vec![Checkpoint::from_bytes(state.clone())?];
-            let cpu = |keys: &[RunKey], shard: &Shard| Cpu::new(&plan, keys, shard, CpuOptions::default());
-            let mut resumed = Mechanism::resume_from(&plan, key(), Shard::whole(dim)?, saved, how, cpu)?;
-            run(&mut resumed, STEPS - half, |x| x)
+            let (shard, place) = (Shard::whole(dim)?, Place::default());
+            run::<f32>(&mut AnyMechanism::resume(&plan, key(), shard, saved, how, &place)?, STEPS - half)
         };
         if again(Resume::Exact)? != expected {
             return Ok(Finding::new(false, format!("{name}: an exact resume goes on with other bits")));
@@ -157,35 +152,20 @@ pub fn resume(quick: bool) -> Result<Finding> {
     ))
 }
 
-#[cfg(not(feature = "cuda"))]
-pub fn cuda(_: bool) -> Result<Finding> {
-    Ok(Finding::skipped("built without the CUDA engine (cargo feature `cuda`)"))
-}
-
-#[cfg(feature = "cuda")]
 pub fn cuda(quick: bool) -> Result<Finding> {
-    use crate::failure::Failure;
-    use corrnoise::cuda::{OnCuda, stream};
-    let stream = match stream(0) {
-        Ok(stream) => stream,
+    let place = match Place::open(Device::Cuda(0), CpuOptions::default()) {
+        Ok(place) => place,
         Err(reason) => return Ok(Finding::skipped(reason.to_string())),
     };
-    let failed = |error| Failure::input(format!("CUDA device failed: {error}"));
     let dim = coords(quick);
+    let mut device = String::new();
     for (name, plan) in plans()? {
-        let expected = run(&mut mechanism(&plan, Shard::whole(dim)?, Isa::Auto, 0)?, STEPS, |x| x)?;
-        let start: Vec<f32> = (0..dim).map(|i| (i * 7919 % 10_007) as f32 * 1e-3 - 5.0).collect();
-        let mut gradient = stream.clone_htod(&start).map_err(failed)?;
-        let mut noise = Mechanism::cuda(&plan, key(), Shard::whole(dim)?, &stream)?;
-        for _ in 0..STEPS {
-            noise.add_to(&mut gradient)?;
-        }
-        let got = stream.clone_dtoh(&gradient).map_err(failed)?;
-        stream.synchronize().map_err(failed)?;
-        if got.iter().map(|x| x.to_bits()).ne(expected.iter().map(|x| x.to_bits())) {
+        let expected = bits::<f32>(&mut mechanism(&plan, Shard::whole(dim)?, Isa::Auto, 0)?, STEPS)?;
+        let mut noise = AnyMechanism::new(&plan, key(), Shard::whole(dim)?, &place)?;
+        if bits::<f32>(&mut noise, STEPS)? != expected {
             return Ok(Finding::new(false, format!("{name} differs between CUDA and CPU")));
         }
+        device = noise.describe();
     }
-    let device = stream.context().name().unwrap_or_default();
     Ok(Finding::new(true, format!("{} forms, f32, {STEPS} steps: {device} and CPU", plans()?.len())))
 }

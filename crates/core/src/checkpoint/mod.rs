@@ -4,9 +4,9 @@
 //! ```text
 //! header       JSON: shapes, and under "__metadata__" → "corrnoise" the step, the incarnations, what the file belongs to
 //! state        [slot][coordinate] f32: BLT buffers, or ring outputs by age, youngest first
-//! block_hashes [slot × block][32] BLAKE3 of every 65,536 coordinates of a slot, so that a part can be read and trusted
+//! block_hashes [slot × section][32] BLAKE3 of every 65,536 coordinates of a slot, so that a part can be read and trusted
 //! key          [32] the key, only if asked for
-//! mac          [32] keyed BLAKE3 of the header, the block hashes and the key: nothing else needs to be trusted
+//! mac          [32] keyed BLAKE3 of the header, the section hashes and the key: nothing else needs to be trusted
 //! ```
 //! The state is past noise: whoever reads it can take noise off released gradients. The file is as secret as the key.
 
@@ -23,8 +23,8 @@ use crate::row::Incarnations;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Coordinates per hashed block of a slot.
-const BLOCK: u64 = 1 << 16;
+/// Coordinates per hashed section of a slot.
+const SECTION: u64 = 1 << 16;
 
 /// Version of the file format.
 pub(crate) const VERSION: u32 = 1;
@@ -67,7 +67,7 @@ impl Info {
     }
 }
 
-/// The MAC of a header, its block hashes and the key that is stored, if one is. The header says which of them there are.
-fn mac(run_key: &RunKey, header: &[u8], block_hashes: &[u8], key: &[u8]) -> blake3::Hash {
-    run_key.checkpoint_mac(&[&(header.len() as u64).to_le_bytes(), header, block_hashes, key])
+/// The MAC of a header, its section hashes and the key that is stored, if one is. The header says which of them there are.
+fn mac(run_key: &RunKey, header: &[u8], section_hashes: &[u8], key: &[u8]) -> blake3::Hash {
+    run_key.checkpoint_mac(&[&(header.len() as u64).to_le_bytes(), header, section_hashes, key])
 }

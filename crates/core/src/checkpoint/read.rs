@@ -1,7 +1,7 @@
 //! Reading a checkpoint, whole or in part; truncated, corrupted and foreign files are refused.
 
 use super::source::Source;
-use super::{BLOCK, ENTRY, IN_MEMORY, Info, VERSION, mac};
+use super::{ENTRY, IN_MEMORY, Info, SECTION, VERSION, mac};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::form::STATE_BYTES;
@@ -9,7 +9,7 @@ use crate::key::{Key, RunKey};
 use crate::layout::Shard;
 use crate::ledger::Place;
 use crate::plan::Plan;
-use safetensors::tensor::{Dtype, Metadata, TensorInfo};
+use safetensors::tensor::{Dtype as StoredType, Metadata, TensorInfo};
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -43,8 +43,8 @@ struct Run {
     len: u64,
 }
 
-/// The last block that was read, and its number in the file.
-struct Block {
+/// The last section read, and which of the file's sections it is.
+struct Section {
     bytes: Zeroizing<Vec<u8>>,
     at: Option<u64>,
 }
@@ -89,7 +89,7 @@ impl Checkpoint {
             let verdict = if size < expected { "truncated" } else { "followed by foreign bytes" };
             return Err(refuse(format!("{verdict}: {size} bytes, expected {expected}")));
         }
-        if let Some(state) = metadata.info("state").filter(|state| state.dtype != Dtype::F32) {
+        if let Some(state) = metadata.info("state").filter(|state| state.dtype != StoredType::F32) {
             return Err(refuse(format!("its state is {:?}: expected F32", state.dtype)));
         }
         let shape =
@@ -122,7 +122,7 @@ impl Checkpoint {
         if !self.shape.has_key {
             return Ok(None);
         }
-        let at = self.shape.hashes_at() + self.shape.blocks() * 32;
+        let at = self.shape.hashes_at() + self.shape.sections() * 32;
         let key = Key::filled(self.info.run_id.clone(), |bytes| self.read_at(at, bytes))?;
         let place = match &self.info.ledger {
             Some(folder) => Place::Beside(folder.clone()),
@@ -167,10 +167,10 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// The authenticated block hashes.
-    pub(crate) fn block_hashes(&self, key: &RunKey) -> Result<Vec<u8>> {
-        // The hashes, the key if there is one, and the MAC follow one another.
-        let hashes = self.shape.blocks() as usize * 32;
+    /// The authenticated section hashes.
+    pub(crate) fn section_hashes(&self, key: &RunKey) -> Result<Vec<u8>> {
+        // Hashes, the key if there is one, and the MAC follow one another.
+        let hashes = self.shape.sections() as usize * 32;
         let key_end = hashes + if self.shape.has_key { 32 } else { 0 };
         let mut bytes = Zeroizing::new(vec![0; key_end + 32]);
         self.read_at(self.shape.hashes_at(), &mut bytes)?;
@@ -187,16 +187,16 @@ impl Checkpoint {
     /// Copies what this file holds of `shard` into the backend; returns the coordinates that it gave, numbered within the shard.
     pub(crate) fn restore(
         &self,
-        block_hashes: &[u8],
+        section_hashes: &[u8],
         shard: &Shard,
         backend: &mut impl Backend,
     ) -> Result<Vec<Range<u64>>> {
         let runs = self.runs(shard);
-        let len = BLOCK.min(self.shape.coords) as usize * STATE_BYTES;
-        let mut block = Block { bytes: Zeroizing::new(vec![0; len]), at: None };
+        let len = SECTION.min(self.shape.coords) as usize * STATE_BYTES;
+        let mut section = Section { bytes: Zeroizing::new(vec![0; len]), at: None };
         for slot in 0..self.shape.slots {
             for run in &runs {
-                self.copy(&mut block, block_hashes, slot, run, backend)?;
+                self.copy(&mut section, section_hashes, slot, run, backend)?;
             }
         }
         Ok(runs.iter().map(|run| run.to..run.to + run.len).collect())
@@ -227,33 +227,33 @@ impl Checkpoint {
         runs
     }
 
-    /// Copies a run of one slot, block by block, each checked before it is used. Runs ascend, so that a block is read once
+    /// Copies a run of one slot, section by section, each checked before it is used. Runs ascend, so that a section is read once
     /// however many small tensors it holds.
     fn copy(
         &self,
-        block: &mut Block,
+        section: &mut Section,
         hashes: &[u8],
         slot: usize,
         run: &Run,
         backend: &mut impl Backend,
     ) -> Result<()> {
         let (coords, size) = (self.shape.coords, STATE_BYTES as u64);
-        for number in run.from / BLOCK..(run.from + run.len).div_ceil(BLOCK) {
-            let held = number * BLOCK..((number + 1) * BLOCK).min(coords);
-            let index = slot as u64 * coords.div_ceil(BLOCK) + number;
-            if block.at != Some(index) {
-                let bytes = &mut block.bytes[..((held.end - held.start) * size) as usize];
+        for number in run.from / SECTION..(run.from + run.len).div_ceil(SECTION) {
+            let held = number * SECTION..((number + 1) * SECTION).min(coords);
+            let index = slot as u64 * coords.div_ceil(SECTION) + number;
+            if section.at != Some(index) {
+                let bytes = &mut section.bytes[..((held.end - held.start) * size) as usize];
                 self.read_at((slot as u64 * coords + held.start) * size, bytes)?;
                 if blake3::hash(bytes).as_bytes() != &hashes[index as usize * 32..index as usize * 32 + 32] {
                     return Err(
                         self.refuse(format!("corrupted: slot {slot}, coordinates {held:?} of the file"))
                     );
                 }
-                block.at = Some(index);
+                section.at = Some(index);
             }
             let used = held.start.max(run.from)..held.end.min(run.from + run.len);
             let part = ((used.start - held.start) * size) as usize..((used.end - held.start) * size) as usize;
-            backend.write_state(slot, run.to + used.start - run.from, &block.bytes[part])?;
+            backend.write_state(slot, run.to + used.start - run.from, &section.bytes[part])?;
         }
         Ok(())
     }
@@ -266,9 +266,9 @@ impl Checkpoint {
 }
 
 impl Shape {
-    /// The number of block hashes.
-    fn blocks(&self) -> u64 {
-        self.slots as u64 * self.coords.div_ceil(BLOCK)
+    /// How many section hashes there are.
+    fn sections(&self) -> u64 {
+        self.slots as u64 * self.coords.div_ceil(SECTION)
     }
 
     /// The offset of the block hashes, counted from the end of the header.
@@ -282,18 +282,18 @@ fn shape(metadata: &Metadata, info: &Info) -> Option<Shape> {
     let tensors = metadata.tensors();
     let state = tensors.get("state")?;
     let [slots, coords] = state.shape[..] else { return None };
-    let blocks = slots.checked_mul((coords as u64).div_ceil(BLOCK) as usize)?;
+    let sections = slots.checked_mul((coords as u64).div_ceil(SECTION) as usize)?;
     let mut end = state.data_offsets.1;
     let mut follows = |name: &str, shape: &[usize]| {
         let fits = |tensor: &TensorInfo| {
-            tensor.dtype == Dtype::U8 && tensor.shape == shape && tensor.data_offsets.0 == end
+            tensor.dtype == StoredType::U8 && tensor.shape == shape && tensor.data_offsets.0 == end
         };
         let tensor = tensors.get(name).filter(|tensor| fits(tensor))?;
         end = tensor.data_offsets.1;
         Some(())
     };
     let has_key = tensors.contains_key("key");
-    follows("block_hashes", &[blocks, 32])?;
+    follows("block_hashes", &[sections, 32])?;
     if has_key {
         follows("key", &[32])?;
     }

@@ -1,12 +1,12 @@
-//! Writing a checkpoint: state streams from the backend through one block of memory.
+//! Writing a checkpoint: state streams from the backend through one section of memory.
 
-use super::{BLOCK, ENTRY, IN_MEMORY, Info, mac};
+use super::{ENTRY, IN_MEMORY, Info, SECTION, mac};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::file::{Access, write_atomically};
 use crate::form::STATE_BYTES;
 use crate::key::{Key, RunKey};
-use safetensors::tensor::{Dtype, Metadata, TensorInfo};
+use safetensors::tensor::{Dtype as StoredType, Metadata, TensorInfo};
 use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
@@ -48,20 +48,20 @@ impl<B: Backend> Content<'_, B> {
         let (coords, value) = (self.coords(), STATE_BYTES);
         let header = self.header();
         writer.write_all(&header).map_err(fail())?;
-        let mut block_hashes = Vec::with_capacity(32 * self.blocks());
-        let mut buffer = Zeroizing::new(vec![0; BLOCK.min(coords) as usize * value]);
+        let mut section_hashes = Vec::with_capacity(32 * self.sections());
+        let mut buffer = Zeroizing::new(vec![0; SECTION.min(coords) as usize * value]);
         for slot in 0..self.slots {
-            for first in (0..coords).step_by(BLOCK as usize) {
-                let bytes = &mut buffer[..(coords - first).min(BLOCK) as usize * value];
+            for first in (0..coords).step_by(SECTION as usize) {
+                let bytes = &mut buffer[..(coords - first).min(SECTION) as usize * value];
                 self.backend.read_state(slot, first, bytes)?;
                 writer.write_all(bytes).map_err(fail())?;
-                block_hashes.extend_from_slice(blake3::hash(bytes).as_bytes());
+                section_hashes.extend_from_slice(blake3::hash(bytes).as_bytes());
             }
         }
-        writer.write_all(&block_hashes).map_err(fail())?;
+        writer.write_all(&section_hashes).map_err(fail())?;
         let key: &[u8] = self.key.map_or(&[], |key| key.bytes());
         writer.write_all(key).map_err(fail())?;
-        let mac = mac(self.run_key, &header, &block_hashes, key);
+        let mac = mac(self.run_key, &header, &section_hashes, key);
         writer.write_all(mac.as_bytes()).map_err(fail())
     }
 
@@ -69,33 +69,33 @@ impl<B: Backend> Content<'_, B> {
         self.info.num_coords().expect("a shard's segments ascend")
     }
 
-    fn blocks(&self) -> usize {
-        self.slots * self.coords().div_ceil(BLOCK) as usize
+    fn sections(&self) -> usize {
+        self.slots * self.coords().div_ceil(SECTION) as usize
     }
 
     /// The number of bytes of the whole checkpoint.
     fn size(&self) -> u128 {
         let state = self.slots as u128 * u128::from(self.coords()) * STATE_BYTES as u128;
-        let rest = 32 * (self.blocks() + usize::from(self.key.is_some()) + 1);
+        let rest = 32 * (self.sections() + usize::from(self.key.is_some()) + 1);
         self.header().len() as u128 + state + rest as u128
     }
 
     /// The header of a safetensors file: a length and JSON.
     fn header(&self) -> Vec<u8> {
         let mut end = 0;
-        let mut tensor = |name: &str, dtype: Dtype, shape: Vec<usize>| {
+        let mut tensor = |name: &str, dtype: StoredType, shape: Vec<usize>| {
             let start = end;
             end += shape.iter().product::<usize>() * dtype.bitsize() / 8;
             (name.to_owned(), TensorInfo { dtype, shape, data_offsets: (start, end) })
         };
         let mut tensors = vec![
-            tensor("state", Dtype::F32, vec![self.slots, self.coords() as usize]),
-            tensor("block_hashes", Dtype::U8, vec![self.blocks(), 32]),
+            tensor("state", StoredType::F32, vec![self.slots, self.coords() as usize]),
+            tensor("block_hashes", StoredType::U8, vec![self.sections(), 32]),
         ];
         if self.key.is_some() {
-            tensors.push(tensor("key", Dtype::U8, vec![32]));
+            tensors.push(tensor("key", StoredType::U8, vec![32]));
         }
-        tensors.push(tensor("mac", Dtype::U8, vec![32]));
+        tensors.push(tensor("mac", StoredType::U8, vec![32]));
         let text = serde_json::to_string(self.info).expect("strings and integers serialise");
         let metadata = Metadata::new(Some(HashMap::from([(ENTRY.to_owned(), text)])), tensors)
             .expect("offsets follow one another by construction");

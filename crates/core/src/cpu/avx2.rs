@@ -2,8 +2,9 @@
 
 mod sample;
 
-use super::kernels::{self, Engine, Job, Piece, Tile};
+use super::kernels::{self, Job, Simd, Tile};
 use super::lanes::{Lanes, Stored};
+use super::pieces::Piece;
 use super::prefetch::Ahead;
 use crate::chacha::ChaCha;
 use crate::row::Row;
@@ -29,7 +30,7 @@ pub(super) unsafe fn run<G: Stored, const AHEAD: bool>(job: &Job<'_>, piece: Pie
 pub(super) struct Avx2;
 
 // SAFETY: `sample` writes whole tiles; the lanes of this engine are used only inside `run`, where the features are enabled.
-unsafe impl Engine for Avx2 {
+unsafe impl Simd for Avx2 {
     type Lanes = __m256;
     #[inline(always)]
     unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut Tile, ahead: &mut impl Ahead) {

@@ -1,31 +1,31 @@
-//! One pass over the coordinates per step: sample a tile into L1, update its state, add it to the gradient.
+//! What the kernels share. One pass over the coordinates per step: sample a tile into L1, update its state, add it to the gradient.
 //!
-//! Every function is generic over the engine (how wide, which sampler) and written once; operation order is that of
+//! The kernels of the forms are in `blt.rs`, `ring.rs` and `regenerate.rs`, as in `form/` and in `kernels/*.cu`. Every function is
+//! generic over the vector width and the sampler ([`Simd`]) and written once; operation order is that of
 //! `docs/noise-spec.md`. Memory traffic per coordinate: gradient read and written, each state row read once and (BLT: all,
 //! ring: one) written once; the normals themselves never leave L1.
 
 use super::lanes::{Lanes, Stored};
-use super::prefetch::{Ahead, Streams};
+use super::pieces::Piece;
+use super::prefetch::Ahead;
 use super::ring::{self, RingJob};
+use super::{blt, regenerate};
 use crate::backend::StepKernel;
 use crate::chacha::ChaCha;
 use crate::noise::TILE;
 use crate::row::Row;
 use std::mem::MaybeUninit;
 
-/// Coordinates per unit of work, and per `[slot][coordinate]` chunk of a BLT's state.
-pub(super) const PIECE: usize = 16 * TILE;
-
 /// A vector width and a sampler.
 ///
 /// # Safety
 /// `sample` initialises all of a tile. It and the lanes may need CPU features, which must be enabled wherever [`run`] is inlined.
-pub(super) unsafe trait Engine {
+pub(super) unsafe trait Simd {
     type Lanes: Lanes;
-    /// Writes the 512 normals of a tile; a vector engine meanwhile pulls `ahead`.
+    /// Writes the 512 normals of a tile; a vector sampler meanwhile pulls `ahead`.
     ///
     /// # Safety
-    /// The engine's CPU features must be enabled.
+    /// The CPU features must be enabled.
     unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut Tile, ahead: &mut impl Ahead);
 }
 
@@ -33,7 +33,7 @@ pub(super) unsafe trait Engine {
 pub(super) struct Portable;
 
 // SAFETY: writes whole tiles and needs no CPU feature.
-unsafe impl Engine for Portable {
+unsafe impl Simd for Portable {
     type Lanes = f32;
     #[inline(always)]
     unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut Tile, _: &mut impl Ahead) {
@@ -43,7 +43,7 @@ unsafe impl Engine for Portable {
 
 /// What all pieces of a step share.
 pub(super) struct Job<'a> {
-    /// By number of the life that a row belongs to.
+    /// By number of the incarnation that a row belongs to.
     pub(super) ciphers: &'a [ChaCha],
     pub(super) scale: f32,
     pub(super) kernel: &'a StepKernel<'a>,
@@ -57,13 +57,6 @@ impl Job<'_> {
     }
 }
 
-/// A run of coordinates with its gradient and its state: `slots` values per coordinate.
-pub(super) struct Piece<'a, G> {
-    pub(super) first: u64,
-    pub(super) gradient: &'a mut [G],
-    pub(super) state: &'a mut [f32],
-}
-
 /// Room for the normals of a tile, aligned to cache lines.
 #[repr(align(64))]
 pub(super) struct Tile(pub(super) MaybeUninit<[f32; TILE]>);
@@ -74,7 +67,7 @@ impl Tile {
         Tile(MaybeUninit::uninit())
     }
 
-    /// Its first value.
+    /// The address of the tile's first value.
     pub(super) fn as_mut_ptr(&mut self) -> *mut f32 {
         self.0.as_mut_ptr().cast()
     }
@@ -104,9 +97,9 @@ pub(super) fn spans(first: u64, len: usize) -> impl Iterator<Item = Span> {
 /// `AHEAD` is for a ring that makes rows ahead, and for nothing else: it takes 16 KB more of the stack, which is wiped after every step.
 ///
 /// # Safety
-/// The engine's CPU features must be enabled in the calling function.
+/// The CPU features must be enabled in the calling function.
 #[inline(always)]
-pub(super) unsafe fn run<E: Engine, G: Stored, const AHEAD: bool>(job: &Job<'_>, piece: Piece<'_, G>) {
+pub(super) unsafe fn run<E: Simd, G: Stored, const AHEAD: bool>(job: &Job<'_>, piece: Piece<'_, G>) {
     // What the pointer arithmetic below relies on: `slots` values of state for each coordinate, and a kernel that uses no more.
     assert_eq!(piece.state.len(), job.slots * piece.gradient.len());
     match job.kernel {
@@ -120,23 +113,23 @@ pub(super) unsafe fn run<E: Engine, G: Stored, const AHEAD: bool>(job: &Job<'_>,
     // SAFETY: features as promised; sizes as asserted.
     unsafe {
         if AHEAD {
-            return ring::in_batches::<E, G>(job, piece);
+            return ring::with_rows_ahead::<E, G>(job, piece);
         }
         match *job.kernel {
             StepKernel::Blt { row, scale, decay, fresh } => match scale.len() {
-                0 => blt::<E, G, 0>(job, piece, row, scale, decay, fresh),
-                1 => blt::<E, G, 1>(job, piece, row, scale, decay, fresh),
-                2 => blt::<E, G, 2>(job, piece, row, scale, decay, fresh),
-                3 => blt::<E, G, 3>(job, piece, row, scale, decay, fresh),
-                4 => blt::<E, G, 4>(job, piece, row, scale, decay, fresh),
-                5 => blt::<E, G, 5>(job, piece, row, scale, decay, fresh),
-                6 => blt::<E, G, 6>(job, piece, row, scale, decay, fresh),
-                7 => blt::<E, G, 7>(job, piece, row, scale, decay, fresh),
-                8 => blt::<E, G, 8>(job, piece, row, scale, decay, fresh),
+                0 => blt::run::<E, G, 0>(job, piece, row, scale, decay, fresh),
+                1 => blt::run::<E, G, 1>(job, piece, row, scale, decay, fresh),
+                2 => blt::run::<E, G, 2>(job, piece, row, scale, decay, fresh),
+                3 => blt::run::<E, G, 3>(job, piece, row, scale, decay, fresh),
+                4 => blt::run::<E, G, 4>(job, piece, row, scale, decay, fresh),
+                5 => blt::run::<E, G, 5>(job, piece, row, scale, decay, fresh),
+                6 => blt::run::<E, G, 6>(job, piece, row, scale, decay, fresh),
+                7 => blt::run::<E, G, 7>(job, piece, row, scale, decay, fresh),
+                8 => blt::run::<E, G, 8>(job, piece, row, scale, decay, fresh),
                 more => unreachable!("a BLT has at most 8 buffers, not {more}"),
             },
             StepKernel::Ring { .. } => ring::row_by_row::<E, G>(job, piece),
-            StepKernel::Regenerate { terms } => regenerate::<E, G>(job, piece, terms),
+            StepKernel::Regenerate { terms } => regenerate::run::<E, G>(job, piece, terms),
         }
     }
 }
@@ -159,117 +152,6 @@ pub(super) unsafe fn add<V: Lanes, G: Stored>(scale: f32, z: *const f32, gradien
             let sum = scale.mul_add(*z.add(at), G::load::<f32>(gradient.add(at)));
             G::store(sum, gradient.add(at));
             at += 1;
-        }
-    }
-}
-
-/// # Safety
-/// As [`run`]; `D` is the number of buffers.
-#[inline(always)]
-unsafe fn blt<E: Engine, G: Stored, const D: usize>(
-    job: &Job<'_>,
-    piece: Piece<'_, G>,
-    row: Row,
-    scale: &[f32],
-    decay: &[f32],
-    fresh: bool,
-) {
-    let mut z = Tile::new();
-    let stride = piece.gradient.len();
-    let mut pairs = [(0.0, 0.0); D];
-    for i in 0..D {
-        pairs[i] = (-scale[i], decay[i]);
-    }
-    for Span { tile, offset, at, len } in spans(piece.first, stride) {
-        // SAFETY: offset + len ≤ 512, at + len ≤ stride, and buffer i is state[i·stride..][..stride].
-        unsafe {
-            let buffers = piece.state.as_mut_ptr().add(at);
-            let gradient = piece.gradient.as_mut_ptr().add(at);
-            let mut streams = [(gradient.cast_const().cast(), len * size_of::<G>()); Streams::MAX];
-            for i in 0..D {
-                streams[1 + i] = (buffers.add(i * stride).cast_const().cast(), len * size_of::<f32>());
-            }
-            let mut ahead = Streams::new(&streams[..1 + D]);
-            E::sample(job.cipher(row), row, tile, &mut z, &mut ahead);
-            let z = z.as_mut_ptr().add(offset);
-            let wide = len - len % E::Lanes::WIDTH;
-            if fresh {
-                blt_fresh::<E::Lanes, D>(z, buffers, stride, 0..wide);
-                blt_fresh::<f32, D>(z, buffers, stride, wide..len);
-            } else {
-                blt_update::<E::Lanes, D>(&pairs, z, buffers, stride, 0..wide);
-                blt_update::<f32, D>(&pairs, z, buffers, stride, wide..len);
-            }
-            add::<E::Lanes, G>(job.scale, z, gradient, len);
-        }
-    }
-}
-
-/// With all buffers zero: `z̃ = z`, `mᵢ = z̃`.
-///
-/// # Safety
-/// `coords` lie below `stride`, their number is a multiple of the lanes' width; `z` and each of `D` buffers hold them.
-#[inline(always)]
-unsafe fn blt_fresh<V: Lanes, const D: usize>(
-    z: *mut f32,
-    buffers: *mut f32,
-    stride: usize,
-    coords: std::ops::Range<usize>,
-) {
-    // SAFETY: indices as promised.
-    unsafe {
-        for at in coords.step_by(V::WIDTH) {
-            for i in 0..D {
-                V::load_f32(z.add(at)).store_f32(buffers.add(i * stride + at));
-            }
-        }
-    }
-}
-
-/// `z̃ = z − Σ αᵢ mᵢ`, `mᵢ ← fma(λᵢ, mᵢ, z̃)`, leaving `z̃` in `z`; `pairs` are (−αᵢ, λᵢ).
-///
-/// # Safety
-/// As [`blt_fresh`].
-#[inline(always)]
-unsafe fn blt_update<V: Lanes, const D: usize>(
-    pairs: &[(f32, f32); D],
-    z: *mut f32,
-    buffers: *mut f32,
-    stride: usize,
-    coords: std::ops::Range<usize>,
-) {
-    // SAFETY: indices as promised.
-    unsafe {
-        for at in coords.step_by(V::WIDTH) {
-            let mut sum = V::load_f32(z.add(at));
-            let mut m = [V::zero(); D];
-            for i in 0..D {
-                m[i] = V::load_f32(buffers.add(i * stride + at));
-                sum = V::splat(pairs[i].0).fma(m[i], sum);
-            }
-            for i in 0..D {
-                V::splat(pairs[i].1).fma(m[i], sum).store_f32(buffers.add(i * stride + at));
-            }
-            sum.store_f32(z.add(at));
-        }
-    }
-}
-
-/// # Safety
-/// As [`run`].
-#[inline(always)]
-unsafe fn regenerate<E: Engine, G: Stored>(job: &Job<'_>, piece: Piece<'_, G>, terms: &[(Row, f32)]) {
-    let mut z = Tile::new();
-    for Span { tile, offset, at, len } in spans(piece.first, piece.gradient.len()) {
-        let mut sum = Tile(MaybeUninit::new([0.0; TILE]));
-        // SAFETY: both tiles have 512 floats; offset + len ≤ 512 and at + len is within the gradient.
-        unsafe {
-            for &(row, weight) in terms {
-                E::sample(job.cipher(row), row, tile, &mut z, &mut ());
-                add::<E::Lanes, f32>(weight, z.as_mut_ptr(), sum.as_mut_ptr(), TILE);
-            }
-            let sum = sum.as_mut_ptr().add(offset);
-            add::<E::Lanes, G>(job.scale, sum, piece.gradient.as_mut_ptr().add(at), len);
         }
     }
 }

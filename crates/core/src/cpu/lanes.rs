@@ -11,7 +11,7 @@ use half::{bf16, f16};
 /// Implementations may need CPU features: every method may be called only where those are enabled. Pointers must be valid
 /// for `WIDTH` elements; no alignment is needed.
 #[allow(clippy::missing_safety_doc)] // one contract for the whole trait, above
-pub(super) unsafe trait Lanes: Copy {
+pub(crate) unsafe trait Lanes: Copy {
     const WIDTH: usize;
     unsafe fn splat(value: f32) -> Self;
     unsafe fn zero() -> Self;
@@ -71,7 +71,7 @@ unsafe impl Lanes for f32 {
 ///
 /// # Safety
 /// As [`Lanes`]: the same pointers, the same CPU features.
-pub(super) trait Stored: Copy + Send + Sync {
+pub(crate) trait Stored: Copy + Send + Sync {
     unsafe fn load<V: Lanes>(from: *const Self) -> V;
     unsafe fn store<V: Lanes>(values: V, to: *mut Self);
 }

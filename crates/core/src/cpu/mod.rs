@@ -2,34 +2,33 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+mod blt;
 mod kernels;
 mod lanes;
+mod pieces;
 mod pool;
 mod prefetch;
+mod regenerate;
 mod ring;
-mod rows;
 mod state;
 
 use crate::backend::{Backend, Step, StepKernel};
 use crate::chacha::ChaCha;
+use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::form::{self, Form};
+use crate::gradients::Gradients;
 use crate::key::RunKey;
 use crate::layout::Shard;
-use crate::noise::TILE;
 use crate::plan::Plan;
-use crate::raw::{self, RawGradients};
 use crate::row::{Family, Row};
-use crate::secret::on_clean_stack;
-use half::{bf16, f16};
-use kernels::{Job, PIECE, Piece, Portable};
-use lanes::Stored;
+use crate::with_element;
+use kernels::Job;
+pub(crate) use lanes::Stored;
+use pieces::{PIECE, run_pieces};
 use pool::{Panicked, Pool};
 use ring::RingJob;
 use state::State;
-use std::ops::Range;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Which instructions to use. The bits are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +45,7 @@ pub enum Isa {
 pub struct CpuOptions {
     /// Number of threads, the caller's included; 0 for one per core.
     pub threads: usize,
-    /// Instructions to use.
+    /// Which instructions the kernels use.
     pub isa: Isa,
     /// Keep a ring in its least memory. By default a ring of 9 bands or more makes rows ahead, which is several times as
     /// fast and takes 7 more rows of state.
@@ -55,7 +54,7 @@ pub struct CpuOptions {
 
 /// The CPU backend of a [`crate::Mechanism`].
 pub struct Cpu {
-    /// One per life of the run, by number.
+    /// One per incarnation of the run, by number.
     ciphers: Vec<ChaCha>,
     shard: Shard,
     pool: Pool,
@@ -63,92 +62,30 @@ pub struct Cpu {
     state: State,
     /// The plan, if its form is a ring: rows are made ahead from it.
     ring: Option<Plan>,
-    /// Rows of a ring that a tile makes at a time.
-    batch: usize,
+    /// Rows of a ring that a tile makes at a time, that of the step at hand included.
+    rows_ahead: usize,
     /// Steps since this backend was made or restored.
     time: u64,
 }
 
-/// Gradients in host memory: one slice per segment of the shard.
-pub enum CpuGradients<'list, 'memory> {
-    /// f32.
-    F32(&'list mut [&'memory mut [f32]]),
-    /// bfloat16.
-    Bf16(&'list mut [&'memory mut [bf16]]),
-    /// IEEE half precision.
-    F16(&'list mut [&'memory mut [f16]]),
-}
-
-/// A gradient's number type: `f32`, [`half::bf16`] or [`half::f16`].
-#[allow(private_bounds)] // sealed: the kernels know these three
-pub trait Element: Stored + Sized + 'static {
-    /// Slices of this type as the backend takes them.
-    fn gradients<'list, 'memory>(slices: &'list mut [&'memory mut [Self]]) -> CpuGradients<'list, 'memory>;
-
-    /// True if one of the values left the type's range.
-    #[doc(hidden)]
-    fn any_overflow(_: &[Self]) -> bool {
-        false
-    }
-
-    /// The list that is kept for slices of this type.
-    #[doc(hidden)]
-    fn kept(raw: &mut RawGradients) -> &mut Vec<&'static mut [Self]>;
-}
-
-impl Element for f32 {
-    fn gradients<'list, 'memory>(slices: &'list mut [&'memory mut [f32]]) -> CpuGradients<'list, 'memory> {
-        CpuGradients::F32(slices)
-    }
-
-    fn kept(raw: &mut RawGradients) -> &mut Vec<&'static mut [f32]> {
-        &mut raw.f32
-    }
-}
-
-impl Element for bf16 {
-    fn gradients<'list, 'memory>(slices: &'list mut [&'memory mut [bf16]]) -> CpuGradients<'list, 'memory> {
-        CpuGradients::Bf16(slices)
-    }
-
-    fn kept(raw: &mut RawGradients) -> &mut Vec<&'static mut [bf16]> {
-        &mut raw.bf16
-    }
-}
-
-impl Element for f16 {
-    fn gradients<'list, 'memory>(slices: &'list mut [&'memory mut [f16]]) -> CpuGradients<'list, 'memory> {
-        CpuGradients::F16(slices)
-    }
-
-    fn kept(raw: &mut RawGradients) -> &mut Vec<&'static mut [f16]> {
-        &mut raw.f16
-    }
-
-    /// No early exit: a plain fold vectorises.
-    fn any_overflow(values: &[f16]) -> bool {
-        values.iter().fold(false, |any, value| any | (value.to_bits() & 0x7fff == 0x7c00))
-    }
-}
-
 impl Cpu {
-    /// A backend whose state is that before the first step. `keys` are those of the run's lives, by number.
+    /// A backend whose state is that before the first step. `keys` are those of the run's incarnations, by number.
     pub fn new(plan: &Plan, keys: &[RunKey], shard: &Shard, options: CpuOptions) -> Result<Cpu> {
         let threads = match options.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
         };
         let is_ring = matches!(plan.form().kernel(), form::Kernel::Ring(_));
-        let batch = rows_at_a_time(plan.form(), options);
+        let rows_ahead = rows_ahead(plan.form(), options);
         let spawn_error = |error| Error::Device(format!("cannot start {threads} threads: {error}"));
         Ok(Cpu {
             ciphers: keys.iter().map(|key| ChaCha::new(key.bytes(), plan.rounds())).collect(),
             shard: shard.clone(),
             pool: Pool::new(threads).map_err(spawn_error)?,
             vector: options.isa == Isa::Auto && has_vector_path(),
-            state: new_state(plan.form(), shard.num_coords(), batch)?,
+            state: new_state(plan.form(), shard.num_coords(), rows_ahead)?,
             ring: is_ring.then(|| plan.clone()),
-            batch,
+            rows_ahead,
             time: 0,
         })
     }
@@ -195,9 +132,9 @@ impl Cpu {
     fn run<G: Element>(&mut self, step: &Step<'_>, slices: &mut [&mut [G]]) -> Result<()> {
         let slots = self.state.slots();
         self.check_fits(step)?;
-        let mut rows = [(Row::default(), &[][..]); ring::MAX_BATCH];
-        let made = future(self.ring.as_ref(), self.batch, step, &mut rows)?;
-        let ring = RingJob { future: &rows[..made], batch: self.batch, time: self.time };
+        let mut rows = [(Row::default(), &[][..]); ring::MAX_ROWS_AHEAD];
+        let made = future(self.ring.as_ref(), self.rows_ahead, step, &mut rows)?;
+        let ring = RingJob { future: &rows[..made], rows_ahead: self.rows_ahead, time: self.time };
         let job = Job { ciphers: &self.ciphers, scale: step.scale, kernel: &step.kernel, slots, ring };
         let state = self.state.values_mut();
         let overflow = run_pieces(&mut self.pool, self.vector, &job, &self.shard, slices, state);
@@ -210,17 +147,17 @@ impl Cpu {
 /// Rows and coefficients of a ring at this step and at those that a tile may make with it; returns how many.
 fn future<'a>(
     plan: Option<&'a Plan>,
-    batch: usize,
+    rows_ahead: usize,
     step: &Step<'a>,
     out: &mut [(Row, &'a [f32])],
 ) -> Result<usize> {
     let (StepKernel::Ring { row, coefs }, Some(plan)) = (&step.kernel, plan) else { return Ok(0) };
     out[0] = (*row, coefs);
     let rest = plan.num_steps().saturating_sub(step.number + 1);
-    let count = batch.min(usize::try_from(rest).unwrap_or(usize::MAX).saturating_add(1));
+    let count = rows_ahead.min(usize::try_from(rest).unwrap_or(usize::MAX).saturating_add(1));
     for (k, next) in out[..count].iter_mut().enumerate().skip(1) {
         let number = step.number + k as u64;
-        // A life begins only when a run is resumed: all rows made from here on belong to this step's.
+        // An incarnation begins only when a run is resumed: all rows made from here on belong to this step's.
         *next = (Row::new(Family::Step, row.incarnation(), number)?, plan.form().ring_coefs(number));
     }
     Ok(count)
@@ -234,132 +171,38 @@ fn has_vector_path() -> bool {
 }
 
 /// Rows of a ring that a tile makes at a time; 1 where nothing is made ahead.
-fn rows_at_a_time(form: &Form, options: CpuOptions) -> usize {
+fn rows_ahead(form: &Form, options: CpuOptions) -> usize {
     let is_ring = matches!(form.kernel(), form::Kernel::Ring(_));
-    if is_ring && !options.compact { ring::batch(form.num_slots()) } else { 1 }
+    if is_ring && !options.compact { ring::rows_ahead(form.num_slots()) } else { 1 }
 }
 
 /// Rows of state per coordinate: the form's, and those made ahead.
-fn rows_held(form: &Form, batch: usize) -> usize {
-    form.num_slots() + batch - 1
+fn rows_held(form: &Form, rows_ahead: usize) -> usize {
+    form.num_slots() + rows_ahead - 1
 }
 
 /// Bytes of state per coordinate that a backend with these options holds: [`Cpu::state_bytes`] of one coordinate.
 pub(crate) fn bytes_per_coord(form: &Form, options: CpuOptions) -> u64 {
-    (rows_held(form, rows_at_a_time(form, options)) * form::STATE_BYTES) as u64
+    (rows_held(form, rows_ahead(form, options)) * form::STATE_BYTES) as u64
 }
 
-fn new_state(form: &Form, num_coords: u64, batch: usize) -> Result<State> {
+fn new_state(form: &Form, num_coords: u64, rows_ahead: usize) -> Result<State> {
     let chunk = match form.kernel() {
-        form::Kernel::Ring(_) => ring::chunk(batch),
+        form::Kernel::Ring(_) => ring::chunk(rows_ahead),
         _ => PIECE,
     };
-    State::new(num_coords, rows_held(form, batch), chunk)
-}
-
-/// Bytes of stack that kernels use: the normals of a tile or two, a few KB of the cipher's, and a margin. `tests/secrets.rs` fails if it
-/// is too little.
-const KERNEL_STACK: usize = 14 << 10;
-
-/// The same for a ring that makes rows ahead, with the normals of eight tiles.
-const AHEAD_STACK: usize = 30 << 10;
-
-/// Lets the threads take pieces one by one: a lock per 8192 coordinates, and no thread waits for a slower one. Says whether a
-/// gradient left its type's range.
-fn run_pieces<G: Element>(
-    pool: &mut Pool,
-    vector: bool,
-    job: &Job<'_>,
-    shard: &Shard,
-    slices: &mut [&mut [G]],
-    mut state: &mut [f32],
-) -> std::result::Result<bool, Panicked> {
-    let pieces = shard.segments().iter().zip(slices).flat_map(|(segment, gradient)| {
-        let (own, rest) = std::mem::take(&mut state).split_at_mut(gradient.len() * job.slots);
-        state = rest;
-        state::cut(segment.start, gradient, own, job.slots)
-    });
-    let pieces = Mutex::new(pieces);
-    let overflow = AtomicBool::new(false);
-    let take_pieces = |run: fn(bool, &Job<'_>, Piece<'_, G>)| {
-        // A poisoned lock means that another thread panicked, which fails the step anyway.
-        while let Some((first, gradient, state)) = pieces.lock().ok().and_then(|mut pieces| pieces.next()) {
-            run(vector, job, Piece { first, gradient: &mut *gradient, state });
-            if G::any_overflow(gradient) {
-                overflow.store(true, Ordering::Relaxed);
-            }
-        }
-    };
-    // Kernels spill key words: a dump taken between steps must not find them.
-    let work = || match job.ring.batch {
-        // Wiping the stack takes longer than adding a few rows that were made before.
-        _ if only_adds(job, shard) => take_pieces(run_piece::<G, true>),
-        1 => on_clean_stack::<KERNEL_STACK, _>(|| take_pieces(run_piece::<G, false>)),
-        _ => on_clean_stack::<AHEAD_STACK, _>(|| take_pieces(run_piece::<G, true>)),
-    };
-    if is_small(job, shard) {
-        Pool::run_alone(&work)?
-    } else {
-        pool.run(&work)?
-    }
-    Ok(overflow.into_inner())
-}
-
-/// A step that one thread makes sooner than it wakes another: at most 32 tiles of normals, some 25 microseconds.
-fn is_small(job: &Job<'_>, shard: &Shard) -> bool {
-    let rows = match job.kernel {
-        StepKernel::Regenerate { terms } => terms.len().max(1) as u64,
-        _ => 1,
-    };
-    // A segment begins a tile of its own.
-    let tiles = shard.segments().len() as u64 + shard.num_coords() / TILE as u64;
-    tiles.saturating_mul(rows) <= 32
-}
-
-/// A small step of a ring of which no tile makes rows now: it reads no key.
-fn only_adds(job: &Job<'_>, shard: &Shard) -> bool {
-    let is_due = |segment: &Range<u64>| {
-        let last = (segment.end - 1) / TILE as u64;
-        (segment.start / TILE as u64..=last).any(|tile| job.ring.rows_due(tile) > 0)
-    };
-    job.ring.batch > 1 && is_small(job, shard) && !shard.segments().iter().any(is_due)
-}
-
-fn run_piece<G: Stored, const AHEAD: bool>(vector: bool, job: &Job<'_>, piece: Piece<'_, G>) {
-    #[cfg(target_arch = "x86_64")]
-    if vector {
-        // SAFETY: `vector` is set only where `avx2::is_available()`.
-        return unsafe { avx2::run::<G, AHEAD>(job, piece) };
-    }
-    // Without a vector path `vector` is never set.
-    let _ = vector;
-    run_portable::<G, AHEAD>(job, piece);
-}
-
-/// A function of its own: its frame of many KB would lie below that of the vector path.
-#[inline(never)]
-fn run_portable<G: Stored, const AHEAD: bool>(job: &Job<'_>, piece: Piece<'_, G>) {
-    // SAFETY: the portable engine needs no CPU feature.
-    unsafe { kernels::run::<Portable, G, AHEAD>(job, piece) }
+    State::new(num_coords, rows_held(form, rows_ahead), chunk)
 }
 
 impl Backend for Cpu {
-    type Gradients<'list, 'memory: 'list> = CpuGradients<'list, 'memory>;
+    type Gradients<'list, 'memory: 'list> = Gradients<'list, 'memory>;
 
-    fn check(&self, gradients: &CpuGradients<'_, '_>) -> Result<()> {
-        match gradients {
-            CpuGradients::F32(slices) => check_lengths(&self.shard, slices),
-            CpuGradients::Bf16(slices) => check_lengths(&self.shard, slices),
-            CpuGradients::F16(slices) => check_lengths(&self.shard, slices),
-        }
+    fn check(&self, gradients: &Gradients<'_, '_>) -> Result<()> {
+        gradients.check(&self.shard)
     }
 
-    fn step(&mut self, step: &Step<'_>, gradients: CpuGradients<'_, '_>) -> Result<()> {
-        match gradients {
-            CpuGradients::F32(slices) => self.run(step, slices),
-            CpuGradients::Bf16(slices) => self.run(step, slices),
-            CpuGradients::F16(slices) => self.run(step, slices),
-        }
+    fn step(&mut self, step: &Step<'_>, gradients: Gradients<'_, '_>) -> Result<()> {
+        with_element!(gradients.dtype(), E => self.run::<E>(step, gradients.slices().unwrap_or_default()))
     }
 
     fn read_state(&self, slot: usize, first: u64, bytes: &mut [u8]) -> Result<()> {
@@ -373,10 +216,6 @@ impl Backend for Cpu {
         self.state.write(&self.shard, physical, first, bytes);
         Ok(())
     }
-}
-
-fn check_lengths<G>(shard: &Shard, slices: &[&mut [G]]) -> Result<()> {
-    raw::check_lengths(shard, slices.iter().map(|slice| slice.len() as u64))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! Memory that works while the sampler computes.
+//! Software prefetch, interleaved with sampling.
 //!
 //! Sampling a tile takes about a microsecond and touches no memory; updating its state is bound by memory and hardly computes.
 //! One after the other, each waits for the other. So the sampler asks for state and gradient, a few cache lines at a time,
 //! between its own instructions.
 
-use super::ring::MAX_BATCH;
+use super::ring::MAX_ROWS_AHEAD;
 
 /// What a sampler does between its own instructions.
 pub(super) trait Ahead {
@@ -15,7 +15,7 @@ pub(super) trait Ahead {
 /// See [`Ahead::pull`]: with 8 rounds; with 12, it is 18 times.
 const PULLS: usize = 14;
 
-/// Nothing.
+/// Prefetches nothing: for kernels without state.
 impl Ahead for () {
     #[inline(always)]
     fn pull(&mut self) {}
@@ -84,7 +84,7 @@ pub(super) struct Runs {
 
 impl Runs {
     /// A row of each tile of a ring's group, their gradient, and the history of one.
-    const MAX: usize = MAX_BATCH + 2;
+    const MAX: usize = MAX_ROWS_AHEAD + 2;
 
     /// Asked for two at a time.
     const PAIR: usize = 2 * LINE;
@@ -99,7 +99,7 @@ impl Runs {
         Runs { runs, count: 0, next: none, end: none, lines: 0, pulls: PULLS * tiles, pairs_per_pull: 0 }
     }
 
-    /// Puts a run before those that are there: at most [`MAX_BATCH`] + 2 of them.
+    /// Puts a run before those that are there: at most [`MAX_ROWS_AHEAD`] + 2 of them.
     pub(super) fn push<T>(&mut self, start: *const T, len: usize) {
         self.runs[self.count] = (start.cast(), start.wrapping_add(len).cast());
         self.count += 1;

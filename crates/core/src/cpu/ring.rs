@@ -1,27 +1,30 @@
 //! The ring kernel, and its rows made ahead of time.
 //!
 //! Row by row, a ring of 64 bands moves 264 bytes per coordinate and step. But noise does not depend on gradients: once a
-//! tile's history is in cache, several future rows can be made of it. So each tile makes `batch` rows at a time and then only
+//! tile's history is in cache, several future rows can be made of it. So each tile makes `rows_ahead` rows at a time and then only
 //! adds one of them per step; tiles take turns, so that every step costs the same. With 8 rows at a time, 16 bands
-//! move 23.5 bytes in place of 72, 64 bands 47.5 in place of 264. The price is `batch − 1` more rows of state, since
+//! move 23.5 bytes in place of 72, 64 bands 47.5 in place of 264. The price is `rows_ahead − 1` more rows of state, since
 //! the plain state at any step must stay readable.
 //!
 //! The row of local time `u` (steps since this backend was made or restored) lies in slot `R − 1 − u mod R`: reading by age
-//! is then reading forward.
+//! is then reading forward. Device twin, which makes no rows ahead: `kernels/ring.cu`.
 
-use super::kernels::{Engine, Job, Piece, Span, Tile, add, spans};
+pub(super) mod rows;
+
+use super::kernels::{Job, Simd, Span, Tile, add, spans};
 use super::lanes::Stored;
+use super::pieces::Piece;
 use super::prefetch::{Runs, Streams};
-use super::rows::{BLOCK, Rows};
 use crate::noise::TILE;
 use crate::row::Row;
+use rows::{RingRows, STRIP};
 
 /// Most rows that a tile makes at a time.
-pub(super) const MAX_BATCH: usize = 8;
+pub(super) const MAX_ROWS_AHEAD: usize = 8;
 
 /// Rows made at a time for a ring of that many past outputs: a shorter one has too little traffic to save.
-pub(super) fn batch(slots: usize) -> usize {
-    if slots < MAX_BATCH { 1 } else { MAX_BATCH }
+pub(super) fn rows_ahead(slots: usize) -> usize {
+    if slots < MAX_ROWS_AHEAD { 1 } else { MAX_ROWS_AHEAD }
 }
 
 /// What a ring needs to know of a step.
@@ -29,26 +32,30 @@ pub(super) fn batch(slots: usize) -> usize {
 pub(super) struct RingJob<'a> {
     /// This step's row and coefficients by age, then those of the steps after it, as far as a tile may make them now.
     pub(super) future: &'a [(Row, &'a [f32])],
-    /// Rows that a tile makes at a time, at most [`MAX_BATCH`].
-    pub(super) batch: usize,
-    /// Local time.
+    /// Rows that a tile makes at a time, that of the step at hand included; at most [`MAX_ROWS_AHEAD`].
+    pub(super) rows_ahead: usize,
+    /// Steps since the backend was made or restored.
     pub(super) time: u64,
 }
 
 impl RingJob<'_> {
     /// Panics unless the kernel stays inside a ring of `slots` rows.
     pub(super) fn check(&self, slots: usize) {
-        assert!(!self.future.is_empty() && self.future.len() <= self.batch && self.batch <= MAX_BATCH);
+        assert!(
+            !self.future.is_empty()
+                && self.future.len() <= self.rows_ahead
+                && self.rows_ahead <= MAX_ROWS_AHEAD
+        );
         assert!(self.future.iter().all(|(_, coefs)| coefs.len() <= slots));
-        assert!(self.batch == 1 || slots >= self.batch);
+        assert!(self.rows_ahead == 1 || slots >= self.rows_ahead);
     }
 
     /// How many rows a tile makes at this step. At the first step each makes as many as last until its turn.
     pub(super) fn rows_due(&self, tile: u64) -> usize {
-        let phase = ((self.time + tile) % self.batch as u64) as usize;
+        let phase = ((self.time + tile) % self.rows_ahead as u64) as usize;
         let rows = match (self.time, phase) {
-            (0, phase) => self.batch - phase,
-            (_, 0) => self.batch,
+            (0, phase) => self.rows_ahead - phase,
+            (_, 0) => self.rows_ahead,
             _ => 0,
         };
         rows.min(self.future.len())
@@ -63,20 +70,20 @@ pub(super) fn head(time: u64, slots: usize) -> usize {
 
 /// Coordinates per `[slot][coordinate]` chunk of state: all rows that an output needs lie close together.
 ///
-/// A batch makes rows of whole tiles, and each step then adds one row of every tile: 2 KB in one run. Row by row, a block's
+/// Rows ahead are made of whole tiles, and each step then adds one row of every tile: 2 KB in one run. Row by row, a strip's
 /// rows are read strictly forward, which the prefetcher follows.
-pub(super) fn chunk(batch: usize) -> usize {
-    if batch == 1 { BLOCK } else { TILE }
+pub(super) fn chunk(rows_ahead: usize) -> usize {
+    if rows_ahead == 1 { STRIP } else { TILE }
 }
 
 /// # Safety
 /// As [`super::kernels::run`].
 #[inline(always)]
-pub(super) unsafe fn row_by_row<E: Engine, G: Stored>(job: &Job<'_>, piece: Piece<'_, G>) {
+pub(super) unsafe fn row_by_row<E: Simd, G: Stored>(job: &Job<'_>, piece: Piece<'_, G>) {
     let mut z = Tile::new();
     let (row, coefs) = job.ring.future[0];
     for Span { tile, offset, at, len } in spans(piece.first, piece.gradient.len()) {
-        // SAFETY: a block that starts at coordinate c of the piece has its rows at state[slots·c..].
+        // SAFETY: a strip that starts at coordinate c of the piece has its rows at state[slots·c..].
         unsafe {
             let history = piece.state.as_mut_ptr().add(job.slots * at);
             let gradient = piece.gradient.as_mut_ptr().add(at);
@@ -88,31 +95,31 @@ pub(super) unsafe fn row_by_row<E: Engine, G: Stored>(job: &Job<'_>, piece: Piec
             let z = z.as_mut_ptr().add(offset);
             let mut done = 0;
             while done < len && job.slots > 0 {
-                let block = (BLOCK - (offset + done) % BLOCK).min(len - done);
-                let rows = Rows { first: history.add(job.slots * done), slots: job.slots, len: block };
+                let strip = (STRIP - (offset + done) % STRIP).min(len - done);
+                let rows = RingRows { first: history.add(job.slots * done), slots: job.slots, len: strip };
                 rows.make::<E::Lanes, true>(head(job.ring.time, job.slots), coefs, z.add(done), 0);
-                done += block;
+                done += strip;
             }
             add::<E::Lanes, G>(job.scale, z, gradient, len);
         }
     }
 }
 
-/// Goes through groups of as many tiles as a batch has rows. One tile of a whole group makes its rows at this step (at the first step,
-/// all do): while it samples them, memory brings what there is time for: its history, then the group's gradient, then this step's
+/// Goes through groups of as many tiles as a tile makes rows at a time. One tile of a whole group makes its rows at this step (at the first step,
+/// all do): while it samples them, as much as there is time for is prefetched: its history, then the group's gradient, then this step's
 /// row of the other tiles.
 ///
 /// # Safety
 /// As [`super::kernels::run`].
 #[inline(always)]
-pub(super) unsafe fn in_batches<E: Engine, G: Stored>(job: &Job<'_>, piece: Piece<'_, G>) {
+pub(super) unsafe fn with_rows_ahead<E: Simd, G: Stored>(job: &Job<'_>, piece: Piece<'_, G>) {
     let ring = &job.ring;
-    let mut z = [const { Tile::new() }; MAX_BATCH];
+    let mut z = [const { Tile::new() }; MAX_ROWS_AHEAD];
     let (state, gradient) = (piece.state.as_mut_ptr(), piece.gradient.as_mut_ptr());
-    let heads: [usize; MAX_BATCH + 1] = std::array::from_fn(|k| head(ring.time + k as u64, job.slots));
+    let heads: [usize; MAX_ROWS_AHEAD + 1] = std::array::from_fn(|k| head(ring.time + k as u64, job.slots));
     // This step's row is the one whose age at the next step is 1.
     let current = heads[1];
-    for group in groups(piece.first, piece.gradient.len(), ring.batch * TILE) {
+    for group in groups(piece.first, piece.gradient.len(), ring.rows_ahead * TILE) {
         let tiles = || {
             let spans = spans(piece.first + group.start as u64, group.len());
             spans.map(|span| Span { at: group.start + span.at, ..span })
@@ -120,8 +127,11 @@ pub(super) unsafe fn in_batches<E: Engine, G: Stored>(job: &Job<'_>, piece: Piec
         // SAFETY: a tile that starts at coordinate c of the piece has its rows at state[slots·c..]; of `z`, what is read was sampled;
         // heads are below `slots`, coefficients were checked.
         unsafe {
-            let rows =
-                |span: &Span| Rows { first: state.add(job.slots * span.at), slots: job.slots, len: span.len };
+            let rows = |span: &Span| RingRows {
+                first: state.add(job.slots * span.at),
+                slots: job.slots,
+                len: span.len,
+            };
             for span in tiles().filter(|span| ring.rows_due(span.tile) > 0) {
                 let future = &ring.future[..ring.rows_due(span.tile)];
                 let rows = rows(&span);
@@ -134,10 +144,10 @@ pub(super) unsafe fn in_batches<E: Engine, G: Stored>(job: &Job<'_>, piece: Piec
                 for ((row, _), z) in future.iter().zip(&mut z) {
                     E::sample(job.cipher(*row), *row, span.tile, z, &mut ahead);
                 }
-                for block in (0..span.len).step_by(BLOCK) {
+                for strip in (0..span.len).step_by(STRIP) {
                     for (k, (_, coefs)) in future.iter().enumerate() {
                         let z = z[k].as_mut_ptr().add(span.offset);
-                        rows.make::<E::Lanes, false>(heads[k], coefs, z, block);
+                        rows.make::<E::Lanes, false>(heads[k], coefs, z, strip);
                     }
                 }
             }
@@ -165,19 +175,19 @@ mod tests {
 
     #[test]
     fn every_tile_makes_every_row_once_and_in_time() {
-        for batch in [1, 4, 8] {
+        for rows_ahead in [1, 4, 8] {
             for tile in 0..20 {
                 let mut made = 0;
                 for time in 0..50 {
                     let future =
-                        [(Row::new(crate::row::Family::Step, 0, 0).unwrap(), &[0.0_f32][..]); MAX_BATCH];
-                    let left = (50 - time).min(batch);
-                    let ring = RingJob { future: &future[..left], batch, time: time as u64 };
+                        [(Row::new(crate::row::Family::Step, 0, 0).unwrap(), &[0.0_f32][..]); MAX_ROWS_AHEAD];
+                    let left = (50 - time).min(rows_ahead);
+                    let ring = RingJob { future: &future[..left], rows_ahead, time: time as u64 };
                     let due = ring.rows_due(tile);
-                    assert!(due == 0 || made == time, "rows are made where the last batch ended");
+                    assert!(due == 0 || made == time, "rows are made where the last ones ended");
                     made += due;
                     assert!(
-                        made > time && made <= time + batch,
+                        made > time && made <= time + rows_ahead,
                         "this step's row is there, and few after it"
                     );
                 }

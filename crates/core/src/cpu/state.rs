@@ -1,22 +1,22 @@
 //! Where the CPU keeps state: chunks of coordinates, each `[slot][coordinate]`, one after another without gaps.
 //!
 //! A chunk's state is one slice, so threads that own different coordinates own different slices; a BLT uses chunks as long
-//! as a piece of work (long runs of each buffer), a ring tiles or blocks (all rows of a coordinate close together).
+//! as a piece of work (long runs of each buffer), a ring tiles or strips (all rows of a coordinate close together).
 
-use super::kernels::PIECE;
+use super::pieces::PIECE;
 use super::prefetch::LINE;
-use super::rows::{BLOCK, place};
+use super::ring::rows::{STRIP, place};
 use crate::error::{Error, Result};
 use crate::layout::Shard;
 use crate::noise::TILE;
 use crate::pages::huge_pages;
 
 // Chunks of a tile, and no others, have their rows turned.
-const _: () = assert!(BLOCK < TILE && TILE < PIECE);
+const _: () = assert!(STRIP < TILE && TILE < PIECE);
 
 /// Zeroed memory for `slots` values per coordinate, from the beginning of a cache line on.
 pub(super) struct State {
-    /// The values, after as many unused ones as bring them to a cache line.
+    /// The values, padded so that they start on a cache line.
     memory: Vec<f32>,
     start: usize,
     slots: usize,
@@ -99,7 +99,7 @@ impl State {
                 let base = self.slots * (before + chunk_start - segment.start) as usize;
                 let (chunk, at) = ((chunk_end - chunk_start) as usize, (coord - chunk_start) as usize);
                 let within = if self.chunk == TILE {
-                    run = run.min(BLOCK - at % BLOCK);
+                    run = run.min(STRIP - at % STRIP);
                     place(slot, chunk, at)
                 } else {
                     slot * chunk + at
@@ -110,28 +110,4 @@ impl State {
             }
         }
     }
-}
-
-/// Cuts a segment into pieces at multiples of [`PIECE`], handing each its gradient and state.
-pub(super) fn cut<'a, G>(
-    first: u64,
-    mut gradient: &'a mut [G],
-    mut state: &'a mut [f32],
-    slots: usize,
-) -> impl Iterator<Item = (u64, &'a mut [G], &'a mut [f32])> {
-    let mut coord = first;
-    std::iter::from_fn(move || {
-        let to_boundary = PIECE - (coord % PIECE as u64) as usize;
-        let len = to_boundary.min(gradient.len());
-        if len == 0 {
-            return None;
-        }
-        let (gradient_piece, rest) = std::mem::take(&mut gradient).split_at_mut(len);
-        gradient = rest;
-        let (state_piece, rest) = std::mem::take(&mut state).split_at_mut(len * slots);
-        state = rest;
-        let piece = (coord, gradient_piece, state_piece);
-        coord += len as u64;
-        Some(piece)
-    })
 }

@@ -43,6 +43,32 @@ pub fn write_atomically<T, E: From<Error>>(
     write_through(Kind::Unnamed, path, access, write)
 }
 
+/// As [`write_atomically`], for a path that a person named: what is no file (a pipe, a device) is written to directly, because a rename
+/// would replace it.
+pub fn write_anywhere<T, E: From<Error>>(
+    path: &Path,
+    access: Access,
+    write: impl FnOnce(&mut dyn Write) -> std::result::Result<T, E>,
+) -> std::result::Result<T, E> {
+    let fail = || Error::io("write", path);
+    if !is_written_directly(path).map_err(fail())? {
+        return write_atomically(path, access, |out| write(out));
+    }
+    let mut writer = BufWriter::new(File::options().write(true).open(path).map_err(fail())?);
+    let value = write(&mut writer)?;
+    writer.flush().map_err(fail())?;
+    Ok(value)
+}
+
+/// True for a pipe or a device; a folder is refused.
+fn is_written_directly(path: &Path) -> io::Result<bool> {
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(io::Error::other("it is a folder; name a file")),
+        Ok(found) => Ok(!found.is_file()),
+        Err(_) => Ok(false),
+    }
+}
+
 /// As [`write_atomically`], through a temporary of a kind that tests choose.
 fn write_through<T, E: From<Error>>(
     kind: Kind,
@@ -79,9 +105,13 @@ fn create_through(kind: Kind, path: &Path, access: Access, bytes: &[u8]) -> io::
     temporary.create(path)
 }
 
-/// Says whether a file could be written, before the work whose result it is for. Leaves no trace.
+/// Refuses a path that [`write_anywhere`] could not write to, before the work whose result it is for. Leaves no trace.
 pub fn check_writable(path: &Path) -> Result<()> {
-    begin(Kind::Unnamed, path, Access::Owner).map(drop).map_err(Error::io("write", path))
+    let check = || match is_written_directly(path)? {
+        true => Ok(()),
+        false => begin(Kind::Unnamed, path, Access::Owner).map(drop),
+    };
+    check().map_err(Error::io("write", path))
 }
 
 /// Opens a temporary for a file to be written or replaced.

@@ -104,7 +104,7 @@ impl<B: Backend> Mechanism<B> {
     fn restore(&mut self, checkpoints: &[Checkpoint]) -> Result<()> {
         let mut given = Vec::new();
         for checkpoint in checkpoints {
-            let hashes = checkpoint.block_hashes(&self.run_key)?;
+            let hashes = checkpoint.section_hashes(&self.run_key)?;
             given.extend(checkpoint.restore(&hashes, &self.shard, &mut *self.backend)?);
         }
         given.sort_by_key(|range| range.start);

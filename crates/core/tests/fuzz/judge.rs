@@ -69,7 +69,7 @@ fn originals() -> Vec<Original> {
         original(blt(), &[("w", 40), ("b", 3), ("v", 17)], 0..40, true),
         original(ring, &[("w", 25)], 3..9, false),
         original(Form::regenerate(&[1.0, -0.5]).unwrap(), &[("w", 9), ("b", 1)], 0..9, true),
-        // Two blocks, of which the part needs the second.
+        // Two sections, of which the part needs the second.
         original(blt(), &[("w", 65_600)], 65_550..65_590, false),
     ]
 }

@@ -4,7 +4,7 @@ use corrnoise_core::RunKey;
 use serde_json::Value;
 use std::ops::Range;
 
-const BLOCK: usize = 1 << 16;
+const SECTION: usize = 1 << 16;
 
 /// The header of a file and where its data begins.
 pub(crate) fn header(bytes: &[u8]) -> Option<(Value, usize)> {
@@ -41,7 +41,7 @@ pub(crate) fn seal(bytes: &mut [u8], key: &RunKey) -> Option<()> {
     let slot = coords.checked_mul(value).filter(|bytes| *bytes > 0)?;
     let made: Vec<u8> = bytes[state]
         .chunks(slot)
-        .flat_map(|slot| slot.chunks(BLOCK * value).flat_map(|block| *blake3::hash(block).as_bytes()))
+        .flat_map(|slot| slot.chunks(SECTION * value).flat_map(|section| *blake3::hash(section).as_bytes()))
         .collect();
     if made.len() == hashes.len() {
         bytes[hashes.clone()].copy_from_slice(&made);

@@ -3,7 +3,6 @@
 use super::edge::edge;
 use crate::compare::Both;
 use corrnoise::backend::{Step, StepKernel};
-use corrnoise::cuda::ElementType;
 use corrnoise::{Incarnations, Plan, Result, Row, RunKey, Shard};
 use std::ops::Range;
 use std::sync::Arc;
@@ -84,11 +83,12 @@ impl Onto {
 
 /// The middle between the two neighbouring values of type `E` around a number; 0 for f32.
 fn halfway<E: Both>(number: f32) -> f32 {
-    let dropped = match E::TYPE {
-        ElementType::F32 => return 0.0,
-        ElementType::Bf16 => 16,
-        ElementType::F16 => 13,
-    };
+    // The lowest bit of a number near 1 that the type keeps.
+    let keeps = |bit: &u32| E::from_f32(f32::from_bits(1.0_f32.to_bits() | 1 << bit)) != E::from_f32(1.0);
+    let dropped = (0..23).find(keeps).unwrap_or_default();
+    if dropped == 0 {
+        return 0.0;
+    }
     f32::from_bits(number.to_bits() >> dropped << dropped | 1 << (dropped - 1))
 }
 

@@ -25,8 +25,8 @@ fn failed(error: impl std::fmt::Display) -> Error {
     Error::Device(format!("{error}"))
 }
 
-impl<'c, E: Both + Copy> Run<'c, E> {
-    /// Creates a backend for a case. A case with graphs gets a stream of its own: the default one cannot be captured.
+impl<'c, E: Both> Run<'c, E> {
+    /// A new backend for a case. A case with graphs has a stream of its own: the default one cannot be captured.
     pub(super) fn new(
         case: &'c Case,
         expected: &'c [Seen<E>],
@@ -140,7 +140,7 @@ impl<'c, E: Both + Copy> Run<'c, E> {
         let raw = |place: std::ops::Range<usize>| {
             let address = base + (place.start * size_of::<E>()) as u64;
             // SAFETY: the buffer outlives its steps and its graph, and its places are disjoint.
-            unsafe { DeviceGradient::from_raw(address, place.len() as u64, E::TYPE) }
+            unsafe { DeviceGradient::from_raw(address, place.len() as u64, E::DTYPE) }
         };
         self.case.places().0.into_iter().map(raw).collect()
     }

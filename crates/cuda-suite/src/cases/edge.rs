@@ -1,7 +1,7 @@
 //! Gradients of 16 bits beside which the last bit of an f32 shows.
 
 use crate::compare::Both;
-use corrnoise::cuda::ElementType;
+use corrnoise::Dtype;
 use half::{bf16, f16};
 
 /// A value that noise is added to so that the sum is rounded otherwise if the noise were the next f32: the next larger one in
@@ -10,10 +10,10 @@ use half::{bf16, f16};
 /// Two numbers of 8 significant bits leave no such value to most noise in bf16: 13 in 14 have none for the next f32, and 4 in 5
 /// none for the fourth. In f16 one in eight has none for the next.
 pub(super) fn edge<E: Both>(noise: f32, above: bool) -> f32 {
-    let dropped = match E::TYPE {
-        ElementType::F32 => return -noise,
-        ElementType::Bf16 => 16,
-        ElementType::F16 => 13,
+    let dropped = match E::DTYPE {
+        Dtype::F32 => return -noise,
+        Dtype::Bf16 => 16,
+        Dtype::F16 => 13,
     };
     let below = f32::from_bits(noise.to_bits() >> dropped << dropped);
     let middle = f32::from_bits(below.to_bits() | 1 << (dropped - 1));
@@ -39,10 +39,10 @@ fn further(number: f32, count: u32, above: bool) -> f32 {
 
 /// The nearest value of a type, as f32.
 pub(super) fn rounded<E: Both>(value: f32) -> f32 {
-    match E::TYPE {
-        ElementType::F32 => value,
-        ElementType::Bf16 => bf16::from_f32(value).to_f32(),
-        ElementType::F16 => f16::from_f32(value).to_f32(),
+    match E::DTYPE {
+        Dtype::F32 => value,
+        Dtype::Bf16 => bf16::from_f32(value).to_f32(),
+        Dtype::F16 => f16::from_f32(value).to_f32(),
     }
 }
 

@@ -5,7 +5,7 @@ use super::device::Run;
 use crate::compare::Both;
 use corrnoise::backend::Backend;
 use corrnoise::cuda::cudarc::driver::CudaStream;
-use corrnoise::{Cpu, CpuOptions, Error};
+use corrnoise::{Cpu, CpuOptions, Error, Gradients};
 use std::sync::Arc;
 
 /// The results of one launch on the CPU.
@@ -27,12 +27,12 @@ pub struct Expected<E> {
 }
 
 #[allow(clippy::eq_op, reason = "what differs from itself is NaN, whatever the type")]
-fn bits<E: Both + Copy>(buffer: &[E]) -> Vec<u32> {
-    // Only a NaN differs from itself. Which NaN a sum gives is not promised.
-    buffer.iter().map(|&value| if value == value { value.bits() } else { u32::MAX }).collect()
+fn bits<E: Both>(buffer: &[E]) -> Vec<u32> {
+    // Only a NaN differs from itself. Which one it is, is not promised.
+    buffer.iter().map(|&value| if value == value { value.to_bits() } else { u32::MAX }).collect()
 }
 
-impl<E: Both + Copy> Seen<E> {
+impl<E: Both> Seen<E> {
     /// The first value of a buffer that is not as expected.
     pub(super) fn difference(&self, got: &[E]) -> Option<String> {
         let got = bits(got);
@@ -41,7 +41,7 @@ impl<E: Both + Copy> Seen<E> {
     }
 }
 
-impl<E: Both + Copy> Expected<E> {
+impl<E: Both> Expected<E> {
     /// Runs the case on the CPU.
     pub fn new(case: Case) -> corrnoise::Result<Expected<E>> {
         let options = CpuOptions { threads: 1, compact: true, ..CpuOptions::default() };
@@ -117,8 +117,8 @@ impl<E: Both + Copy> Expected<E> {
     }
 }
 
-/// Fills the segments with NaN, as a launch without a step of its own must do.
-fn fill_nan<E: Both + Copy>(case: &Case, buffer: &mut [E]) {
+/// What becomes of gradients without noise of their own.
+fn fill_nan<E: Both>(case: &Case, buffer: &mut [E]) {
     case.places().0.into_iter().for_each(|place| buffer[place].fill(E::from_f32(f32::NAN)));
 }
 
@@ -136,7 +136,7 @@ fn on_cpu<E: Both>(
         slices.push(own);
         (rest, before) = (after, place.end);
     }
-    match cpu.step(&step.step(&case.plan), E::gradients(&mut slices)) {
+    match cpu.step(&step.step(&case.plan), Gradients::new(&mut slices)) {
         Err(Error::Overflow { step }) => Ok(Some(step)),
         other => other.map(|()| None),
     }

@@ -60,7 +60,7 @@ fn history(form: Form, bf16: bool) -> Result<Form> {
     serde_json::from_value(json).map_err(wrong)
 }
 
-/// A few lives of a run, each with a key of its own.
+/// A few incarnations of a run, each with a key of its own.
 pub(super) fn few_keys() -> Arc<Vec<RunKey>> {
     Arc::new((0..3).map(key).collect())
 }
@@ -125,9 +125,11 @@ pub fn fast(module: &str, f16: bool) -> Result<Vec<Case>> {
         cases.push(overflows(runs)?);
     }
     match runs {
-        Runs::Blt(_) => cases.push(scheduled_lives(runs)?),
-        Runs::Ring { .. } => cases.extend([one_band(runs)?, many_slots(runs)?, scheduled_lives(runs)?]),
-        Runs::Regenerate => cases.extend([lives(runs)?, long_list(runs)?]),
+        Runs::Blt(_) => cases.push(scheduled_incarnations(runs)?),
+        Runs::Ring { .. } => {
+            cases.extend([one_band(runs)?, many_slots(runs)?, scheduled_incarnations(runs)?])
+        }
+        Runs::Regenerate => cases.extend([incarnations(runs)?, long_list(runs)?]),
     }
     Ok(cases)
 }
@@ -277,8 +279,8 @@ fn many_slots(runs: Runs) -> Result<Case> {
     })
 }
 
-/// Rows of lives from the first to the last that a run can have, and of every family.
-fn rows_of_lives() -> Result<Vec<Row>> {
+/// Rows of incarnations from the first to the last that a run can have, and of every family.
+fn rows_of_incarnations() -> Result<Vec<Row>> {
     let rows = [
         (Family::Step, 0, 0),
         (Family::TreeNode, 1, 5),
@@ -289,22 +291,22 @@ fn rows_of_lives() -> Result<Vec<Row>> {
         (Family::Sampler, 0xfffe, 77),
         (Family::Step, 0x1234, 1),
     ];
-    rows.into_iter().map(|(family, life, index)| Row::new(family, life, index)).collect()
+    rows.into_iter().map(|(family, incarnation, index)| Row::new(family, incarnation, index)).collect()
 }
 
-/// A schedule whose steps belong to lives of all numbers: the device finds each one's key.
-fn scheduled_lives(runs: Runs) -> Result<Case> {
+/// A schedule whose steps belong to incarnations of all numbers: the device finds each one's key.
+fn scheduled_incarnations(runs: Runs) -> Result<Case> {
     let plan = Plan::new(8, runs.form(3)?, 0.75)?;
     let named = |(t, row)| Ok(Lowered::of(&plan, t)?.with_row(row));
-    let steps: Vec<_> = (0..).zip(rows_of_lives()?).map(named).collect::<Result<_>>()?;
+    let steps: Vec<_> = (0..).zip(rows_of_incarnations()?).map(named).collect::<Result<_>>()?;
     let actions = vec![Action::Replay { launches: steps.len(), steps, onto: Onto::Zero }];
     let (keys, segments) = (many_keys(), vec![1..400]);
-    Ok(Case { name: "scheduled lives", plan, keys, segments, shifts: vec![3], actions })
+    Ok(Case { name: "scheduled incarnations", plan, keys, segments, shifts: vec![3], actions })
 }
 
-/// Terms of 65,535 lives and of every family.
-fn lives(runs: Runs) -> Result<Case> {
-    let rows = rows_of_lives()?;
+/// Terms of 65,535 incarnations and of every family.
+fn incarnations(runs: Runs) -> Result<Case> {
+    let rows = rows_of_incarnations()?;
     let plan = Plan::new(3, runs.form(7)?, 0.75)?;
     let number = |t: usize, terms: Vec<Row>| {
         let terms = terms.into_iter().enumerate().map(|(i, row)| (row, 0.7 - 0.2 * i as f32)).collect();

@@ -17,7 +17,7 @@ pub use expected::Expected;
 pub use list::{deep, fast, leaping};
 
 use crate::compare::Both;
-use corrnoise::cuda::ElementType;
+use corrnoise::Dtype;
 use corrnoise::cuda::cudarc::driver::CudaStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,12 +33,12 @@ pub fn modules() -> Vec<String> {
     names
 }
 
-/// Runs every small case of every module, with gradients of one type.
-pub(crate) fn every_small_case<E: Both + Copy>(stream: &Arc<CudaStream>) {
+/// Every small case of every module, with gradients of one type.
+pub(crate) fn every_small_case<E: Both>(stream: &Arc<CudaStream>) {
     let modules = modules();
     assert!(!modules.is_empty());
     for module in modules {
-        for case in fast(&module, E::TYPE == ElementType::F16).expect("cases of every module") {
+        for case in fast(&module, E::DTYPE == Dtype::F16).expect("cases of every module") {
             let expected = Expected::<E>::new(case).expect("a CPU run");
             let difference = expected.difference(stream).expect("a CUDA run");
             assert_eq!(difference, None, "{module}, {}", expected.name());

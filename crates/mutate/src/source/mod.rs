@@ -33,7 +33,7 @@ impl Suites {
 
     /// Judges a text by the small cases of all types first, and runs the large ones only on survivors.
     fn judge(&self, module: &Module, text: &str) -> Verdict {
-        fn one<E: Both + Copy>(suite: &Suite<E>, module: &Module, text: &str, deep: bool) -> Verdict {
+        fn one<E: Both>(suite: &Suite<E>, module: &Module, text: &str, deep: bool) -> Verdict {
             suite.judge(0, &module.text, text, deep)
         }
         for deep in [false, true] {

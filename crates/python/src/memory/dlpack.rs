@@ -1,9 +1,8 @@
 //! DLPack 1.x, of which the first version with a read-only flag is the oldest that can be trusted to write through.
 
-use super::{
-    CPU_OR_CUDA, Device, Dtype, EXPECTED_DTYPE, Memory, Name, Owner, READ_ONLY, STRIDED, checked_len,
-};
+use super::{CPU_OR_CUDA, EXPECTED_DTYPE, Memory, Name, Owner, READ_ONLY, STRIDED, checked_len, spelled};
 use crate::error::invalid;
+use corrnoise::Device;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict};
 use std::ffi::{CStr, c_void};
@@ -11,11 +10,9 @@ use std::ffi::{CStr, c_void};
 const CAPSULE: &CStr = c"dltensor_versioned";
 const DEVICE_CPU: i32 = 1;
 const DEVICE_CUDA: i32 = 2;
-const CODE_FLOAT: u8 = 2;
-const CODE_BFLOAT: u8 = 4;
 const FLAG_READ_ONLY: u64 = 1;
 
-/// `DLManagedTensorVersioned` of dlpack.h.
+/// The struct `DLManagedTensorVersioned` of dlpack.h.
 #[repr(C)]
 struct Managed {
     major: u32,
@@ -26,7 +23,7 @@ struct Managed {
     tensor: Tensor,
 }
 
-/// `DLTensor`.
+/// The struct `DLTensor` of dlpack.h.
 #[repr(C)]
 pub(super) struct Tensor {
     data: *mut c_void,
@@ -84,14 +81,10 @@ impl Tensor {
                 return Err(invalid(format!("{name} is on a device of DLPack type {kind}: {CPU_OR_CUDA}")));
             }
         };
-        let dtype = match (self.code, self.bits, self.lanes) {
-            (CODE_FLOAT, 32, 1) => Dtype::F32,
-            (CODE_FLOAT, 16, 1) => Dtype::F16,
-            (CODE_BFLOAT, 16, 1) => Dtype::Bf16,
-            (code, bits, lanes) => {
-                let shown = format!("DLPack code {code}, {bits} bits, {lanes} lanes");
-                return Err(invalid(format!("{name} has numbers of {shown}: {EXPECTED_DTYPE}")));
-            }
+        let is_it = |spelling: &super::Spelling| spelling.dlpack == (self.code, self.bits) && self.lanes == 1;
+        let Some(dtype) = spelled(is_it) else {
+            let shown = format!("DLPack code {}, {} bits, {} lanes", self.code, self.bits, self.lanes);
+            return Err(invalid(format!("{name} has numbers of {shown}: {EXPECTED_DTYPE}")));
         };
         let shape = numbers(self.shape, self.ndim);
         // A negative size becomes one that no memory has.

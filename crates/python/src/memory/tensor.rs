@@ -4,8 +4,9 @@
 //! one by one. Whatever that call does not describe as plain memory is asked again, slowly, for the reason.
 
 use super::dlpack::Tensor;
-use super::{CPU_OR_CUDA, Device, Dtype, EXPECTED_DTYPE, Memory, Name, Owner, STRIDED};
+use super::{CPU_OR_CUDA, EXPECTED_DTYPE, Memory, Name, Owner, STRIDED};
 use crate::error::invalid;
+use corrnoise::{Device, Dtype};
 use pyo3::ffi::PyObject;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -17,8 +18,8 @@ use std::ffi::c_void;
 struct Torch {
     /// The class `Tensor` itself: subclasses may keep their values elsewhere.
     tensor: Py<PyAny>,
-    /// float32, bfloat16 and float16.
-    dtypes: [Py<PyAny>; 3],
+    /// PyTorch's number types, in the order of [`Dtype::ALL`].
+    dtypes: Vec<Py<PyAny>>,
     describe: Option<Describe>,
 }
 
@@ -42,10 +43,10 @@ impl Torch {
         static TORCH: PyOnceLock<Torch> = PyOnceLock::new();
         TORCH.get_or_try_init(py, || {
             let torch = py.import("torch")?;
-            let named = |name| Ok::<_, PyErr>(torch.getattr(name)?.unbind());
+            let named = |dtype: Dtype| Ok::<_, PyErr>(torch.getattr(dtype.python_name())?.unbind());
             let tensor = torch.getattr("Tensor")?;
             let describe = describe(&tensor);
-            let dtypes = [named("float32")?, named("bfloat16")?, named("float16")?];
+            let dtypes = Dtype::ALL.into_iter().map(named).collect::<PyResult<_>>()?;
             Ok(Torch { tensor: tensor.unbind(), dtypes, describe })
         })
     }
@@ -96,7 +97,7 @@ fn asked<'py>(torch: &Torch, tensor: &Bound<'py, PyAny>, name: Name) -> PyResult
     let Some(known) = torch.dtypes.iter().position(|known| dtype.is(known)) else {
         return Err(invalid(format!("{name} is {dtype}: {EXPECTED_DTYPE}")));
     };
-    let dtype = [Dtype::F32, Dtype::Bf16, Dtype::F16][known];
+    let dtype = Dtype::ALL[known];
     let device = match tensor.getattr(intern!(py, "is_cpu"))?.is_truthy()? {
         true => Device::Cpu,
         false => cuda_device(tensor, name)?,

@@ -1,9 +1,9 @@
-//! The steps of a captured graph, in device memory: records, their coefficients or terms, and the control block.
+//! The steps of a captured graph, in device memory: records, their coefficients or terms, and the control area.
 //!
 //! A graph belongs to whoever captured it, and can be launched after its replay ended, or after the mechanism is gone. What it finds then
-//! is the control block: a counter that says "ended", and the table of gradients, which the kernels turn into NaN. They look at nothing
-//! else first (`find_work` in kernels/launch.cuh). Every replay has a block of its own, so an old graph cannot count in a new schedule, and
-//! the block of a replay that was captured is never freed: nobody can know that a graph will not be launched again. That costs
+//! is the control area: a counter that says "ended", and the table of gradients, which the kernels turn into NaN. They look at nothing
+//! else first (`find_work` in kernels/launch.cuh). Every replay has an area of its own, so an old graph cannot count in a new schedule, and
+//! the area of a replay that was captured is never freed: nobody can know that a graph will not be launched again. That costs
 //! `32 · (1 + segments)` bytes per captured replay. Records, lists, state and keys are freed, the last after they are cleared.
 
 use crate::device::device_error;
@@ -23,7 +23,7 @@ const ENDED_BYTE: u8 = 0x80;
 
 /// Steps on their way to the device.
 #[derive(Default)]
-pub(crate) struct Schedule {
+pub(crate) struct ReplaySteps {
     records: Vec<StepRecord>,
     words: Vec<u32>,
     /// Where the last step's words begin: a step with the same ones shares them.
@@ -31,7 +31,7 @@ pub(crate) struct Schedule {
 }
 
 /// Steps on the device.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedReplay {
     records: Memory<u8>,
     words: Memory<u32>,
     control: Control,
@@ -55,7 +55,7 @@ impl Drop for Control {
     }
 }
 
-impl Schedule {
+impl ReplaySteps {
     /// Makes room for records, on the host; the device must have room for them too.
     pub(crate) fn reserve(&mut self, num_steps: u64, context: &CudaContext) -> Result<()> {
         let bytes = u128::from(num_steps) * size_of::<StepRecord>() as u128;
@@ -90,13 +90,13 @@ impl Schedule {
     }
 
     /// Copies the steps to the device, for gradients of `num_segments` segments.
-    pub(crate) fn load(mut self, stream: &Arc<CudaStream>, num_segments: usize) -> Result<Loaded> {
+    pub(crate) fn load(mut self, stream: &Arc<CudaStream>, num_segments: usize) -> Result<LoadedReplay> {
         // Device memory of no length has no address.
         self.words.resize(self.words.len().max(1), 0);
         let spare = [StepRecord::default()];
         let records = if self.records.is_empty() { &spare } else { self.records.as_slice() };
         let control = Memory::zeros(stream, HEAD_WORDS + num_segments * SEGMENT_WORDS / 2)?;
-        let loaded = Loaded {
+        let loaded = LoadedReplay {
             records: Memory::copy(stream, bytemuck::cast_slice(records))?,
             words: Memory::copy(stream, &self.words)?,
             control: Control { address: control.address, memory: Some(control), captured: false },
@@ -108,13 +108,13 @@ impl Schedule {
     }
 }
 
-impl Loaded {
+impl LoadedReplay {
     /// How many steps were handed over.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// From now on a graph knows the control block.
+    /// From now on a graph knows the control area.
     pub(crate) fn set_captured(&mut self) {
         self.control.captured = true;
     }

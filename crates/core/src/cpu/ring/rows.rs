@@ -1,58 +1,58 @@
 //! The rows of a ring: where they lie, how one is made, how one is added.
 
-use super::kernels::add;
-use super::lanes::{Lanes, Stored};
-use super::prefetch::{LINE, prefetch_l1};
+use crate::cpu::kernels::add;
+use crate::cpu::lanes::{Lanes, Stored};
+use crate::cpu::prefetch::{LINE, prefetch_l1};
 use crate::noise::TILE;
 
 /// Coordinates that one pass keeps in registers.
-pub(super) const BLOCK: usize = 64;
+pub(in crate::cpu) const STRIP: usize = 64;
 
 /// Where coordinate `at` of row `slot` lies among rows of `len` coordinates.
 ///
-/// The rows of a whole tile are 2 KB long, so the same block of all of them would compete for an eighth of L1. Therefore the rows
-/// of a tile are turned, every second one by a block more.
+/// The rows of a whole tile are 2 KB long, so the same strip of all of them would compete for an eighth of L1. Therefore row `s` of a tile
+/// is rotated by ⌊s/2⌋ strips, so that rows do not share L1 sets.
 #[inline(always)]
-pub(super) fn place(slot: usize, len: usize, at: usize) -> usize {
-    let turned = if len == TILE { (at + slot / 2 * BLOCK) % TILE } else { at };
+pub(in crate::cpu) fn place(slot: usize, len: usize, at: usize) -> usize {
+    let turned = if len == TILE { (at + slot / 2 * STRIP) % TILE } else { at };
     slot * len + turned
 }
 
-/// `slots` rows of a tile, of a part of one, or of a block.
-pub(super) struct Rows {
-    pub(super) first: *mut f32,
-    pub(super) slots: usize,
-    /// Coordinates per row.
-    pub(super) len: usize,
+/// `slots` rows of a tile, of a part of one, or of a strip.
+pub(in crate::cpu) struct RingRows {
+    pub(in crate::cpu) first: *mut f32,
+    pub(in crate::cpu) slots: usize,
+    /// The number of coordinates per row.
+    pub(in crate::cpu) len: usize,
 }
 
-impl Rows {
-    /// Makes one row in the block that begins at coordinate `block`: `y = z − Σ cₐ y₋ₐ` by age, youngest first, where age 1 lies in
+impl RingRows {
+    /// Makes one row in the strip that begins at coordinate `strip`: `y = z − Σ cₐ y₋ₐ` by age, youngest first, where age 1 lies in
     /// slot `head`. `y` replaces `z` and the oldest row. With `NEXT`, asks for the rows after these.
     ///
     /// # Safety
-    /// `first` is valid for `slots · len` values, `z` for `len` floats; `block` is a multiple of [`BLOCK`] below `len`, `head` is
+    /// `first` is valid for `slots · len` values, `z` for `len` floats; `strip` is a multiple of [`STRIP`] below `len`, `head` is
     /// below `slots`, and `coefs` are no longer than `slots`. The lanes' features are enabled.
     #[inline(always)]
-    pub(super) unsafe fn make<V: Lanes, const NEXT: bool>(
+    pub(in crate::cpu) unsafe fn make<V: Lanes, const NEXT: bool>(
         &self,
         head: usize,
         coefs: &[f32],
         z: *mut f32,
-        block: usize,
+        strip: usize,
     ) {
         // Eight accumulators hide the latency of fma and leave registers for the coefficient and the loads.
         const WIDE: usize = 8;
         debug_assert!(
-            block.is_multiple_of(BLOCK) && block < self.len && head < self.slots && coefs.len() <= self.slots
+            strip.is_multiple_of(STRIP) && strip < self.len && head < self.slots && coefs.len() <= self.slots
         );
-        let end = (block + BLOCK).min(self.len);
-        let mut at = block;
+        let end = (strip + STRIP).min(self.len);
+        let mut at = strip;
         // SAFETY: every run of lanes starts below `end` and ends at or below it.
         unsafe {
-            if self.len == TILE && WIDE * V::WIDTH == BLOCK {
+            if self.len == TILE && WIDE * V::WIDTH == STRIP {
                 // The same, but with a length that the compiler knows: `place` is then a few shifts.
-                let tile = Rows { len: TILE, ..*self };
+                let tile = RingRows { len: TILE, ..*self };
                 return tile.make_lanes::<V, WIDE, NEXT>(head, coefs, z, at);
             }
             while at + WIDE * V::WIDTH <= end {
@@ -71,7 +71,7 @@ impl Rows {
     }
 
     /// # Safety
-    /// As [`Rows::make`], for coordinates `at..at + N·WIDTH` of one block.
+    /// As [`RingRows::make`], for coordinates `at..at + N·WIDTH` of one strip.
     #[inline(always)]
     unsafe fn make_lanes<V: Lanes, const N: usize, const NEXT: bool>(
         &self,
@@ -80,7 +80,7 @@ impl Rows {
         z: *mut f32,
         at: usize,
     ) {
-        let Rows { first, slots, len } = *self;
+        let RingRows { first, slots, len } = *self;
         // SAFETY: indices as promised; the slot stays below `slots`.
         unsafe {
             let mut sum = [V::zero(); N];
@@ -118,7 +118,7 @@ impl Rows {
     /// # Safety
     /// `first` is valid for `slots · len` values, `gradient` for `len`; `slot` is below `slots`. The lanes' features are enabled.
     #[inline(always)]
-    pub(super) unsafe fn add<V: Lanes, G: Stored>(&self, scale: f32, slot: usize, gradient: *mut G) {
+    pub(in crate::cpu) unsafe fn add<V: Lanes, G: Stored>(&self, scale: f32, slot: usize, gradient: *mut G) {
         let row = slot * self.len;
         let turn = place(slot, self.len, 0) - row;
         let before_turn = self.len - turn;
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_of_a_tile_has_a_place_and_blocks_stay_whole() {
+    fn every_value_of_a_tile_has_a_place_and_strips_stay_whole() {
         for len in [1, 100, TILE] {
             let slots = 22;
             let mut seen = vec![false; slots * len];
@@ -144,20 +144,20 @@ mod tests {
                     let found = place(slot, len, at);
                     assert_eq!(found / len, slot);
                     assert!(!std::mem::replace(&mut seen[found], true));
-                    assert_eq!(found, place(slot, len, at / BLOCK * BLOCK) + at % BLOCK);
+                    assert_eq!(found, place(slot, len, at / STRIP * STRIP) + at % STRIP);
                 }
             }
         }
     }
 
-    /// 64 sets of lines with room for 8 each: one block of all rows of a ring of 64 bands, those made ahead included.
+    /// 64 sets of lines with room for 8 each: one strip of all rows of a ring of 64 bands, those made ahead included.
     #[test]
-    fn a_block_of_all_rows_spreads_over_l1() {
-        let (slots, sets) = (63 + super::super::ring::MAX_BATCH - 1, 64);
-        for block in (0..TILE).step_by(BLOCK) {
+    fn a_strip_of_all_rows_spreads_over_l1() {
+        let (slots, sets) = (63 + super::super::MAX_ROWS_AHEAD - 1, 64);
+        for strip in (0..TILE).step_by(STRIP) {
             let mut used = vec![0; sets];
             for slot in 0..slots {
-                for at in (block..block + BLOCK).step_by(LINE / size_of::<f32>()) {
+                for at in (strip..strip + STRIP).step_by(LINE / size_of::<f32>()) {
                     used[place(slot, TILE, at) * size_of::<f32>() / LINE % sets] += 1;
                 }
             }

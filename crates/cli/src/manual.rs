@@ -6,20 +6,20 @@ use std::fmt::Write;
 
 /// What `--json` prints, by subcommand.
 const JSON_KEYS: [(&str, &str); 7] = [
-    ("plan", include_str!("reference/plan.md")),
-    ("inspect", include_str!("reference/inspect.md")),
-    ("account", include_str!("reference/account.md")),
-    ("generate", include_str!("reference/generate.md")),
-    ("bench", include_str!("reference/bench.md")),
-    ("verify", include_str!("reference/verify.md")),
-    ("completions", include_str!("reference/completions.md")),
+    ("plan", include_str!("manual/plan.md")),
+    ("inspect", include_str!("manual/inspect.md")),
+    ("account", include_str!("manual/account.md")),
+    ("generate", include_str!("manual/generate.md")),
+    ("bench", include_str!("manual/bench.md")),
+    ("verify", include_str!("manual/verify.md")),
+    ("completions", include_str!("manual/completions.md")),
 ];
 
 /// The whole reference in Markdown.
 pub fn markdown() -> String {
     let mut command = Cli::command().term_width(120);
     command.build();
-    let mut text = String::from(include_str!("reference/head.md"));
+    let mut text = String::from(include_str!("manual/head.md"));
     let _ =
         write!(text, "\n```text\n{}```\n", without_trailing_spaces(&command.render_long_help().to_string()));
     let names: Vec<String> = command

@@ -1,0 +1,99 @@
+//! The BLT kernel: a few buffers per coordinate, each updated in place. Device twin: `kernels/blt.cu`.
+
+use super::kernels::{Job, Simd, Span, Tile, add, spans};
+use super::lanes::{Lanes, Stored};
+use super::pieces::Piece;
+use super::prefetch::Streams;
+use crate::row::Row;
+
+/// # Safety
+/// As [`super::kernels::run`]; `D` is the number of buffers.
+#[inline(always)]
+pub(super) unsafe fn run<E: Simd, G: Stored, const D: usize>(
+    job: &Job<'_>,
+    piece: Piece<'_, G>,
+    row: Row,
+    scale: &[f32],
+    decay: &[f32],
+    fresh: bool,
+) {
+    let mut z = Tile::new();
+    let stride = piece.gradient.len();
+    let mut pairs = [(0.0, 0.0); D];
+    for i in 0..D {
+        pairs[i] = (-scale[i], decay[i]);
+    }
+    for Span { tile, offset, at, len } in spans(piece.first, stride) {
+        // SAFETY: offset + len ≤ 512, at + len ≤ stride, and buffer i is state[i·stride..][..stride].
+        unsafe {
+            let buffers = piece.state.as_mut_ptr().add(at);
+            let gradient = piece.gradient.as_mut_ptr().add(at);
+            let mut streams = [(gradient.cast_const().cast(), len * size_of::<G>()); Streams::MAX];
+            for i in 0..D {
+                streams[1 + i] = (buffers.add(i * stride).cast_const().cast(), len * size_of::<f32>());
+            }
+            let mut ahead = Streams::new(&streams[..1 + D]);
+            E::sample(job.cipher(row), row, tile, &mut z, &mut ahead);
+            let z = z.as_mut_ptr().add(offset);
+            let wide = len - len % E::Lanes::WIDTH;
+            if fresh {
+                reset::<E::Lanes, D>(z, buffers, stride, 0..wide);
+                reset::<f32, D>(z, buffers, stride, wide..len);
+            } else {
+                update::<E::Lanes, D>(&pairs, z, buffers, stride, 0..wide);
+                update::<f32, D>(&pairs, z, buffers, stride, wide..len);
+            }
+            add::<E::Lanes, G>(job.scale, z, gradient, len);
+        }
+    }
+}
+
+/// With all buffers zero: `z̃ = z`, `mᵢ = z̃`.
+///
+/// # Safety
+/// `coords` lie below `stride`, their number is a multiple of the lanes' width; `z` and each of `D` buffers hold them.
+#[inline(always)]
+unsafe fn reset<V: Lanes, const D: usize>(
+    z: *mut f32,
+    buffers: *mut f32,
+    stride: usize,
+    coords: std::ops::Range<usize>,
+) {
+    // SAFETY: indices as promised.
+    unsafe {
+        for at in coords.step_by(V::WIDTH) {
+            for i in 0..D {
+                V::load_f32(z.add(at)).store_f32(buffers.add(i * stride + at));
+            }
+        }
+    }
+}
+
+/// `z̃ = z − Σ αᵢ mᵢ`, `mᵢ ← fma(λᵢ, mᵢ, z̃)`, leaving `z̃` in `z`; `pairs` are (−αᵢ, λᵢ).
+///
+/// # Safety
+/// As [`reset`].
+#[inline(always)]
+unsafe fn update<V: Lanes, const D: usize>(
+    pairs: &[(f32, f32); D],
+    z: *mut f32,
+    buffers: *mut f32,
+    stride: usize,
+    coords: std::ops::Range<usize>,
+) {
+    // SAFETY: indices as promised.
+    unsafe {
+        for at in coords.step_by(V::WIDTH) {
+            let mut sum = V::load_f32(z.add(at));
+            let mut m = [V::zero(); D];
+            for i in 0..D {
+                m[i] = V::load_f32(buffers.add(i * stride + at));
+                sum = V::splat(pairs[i].0).fma(m[i], sum);
+            }
+            for i in 0..D {
+                V::splat(pairs[i].1).fma(m[i], sum).store_f32(buffers.add(i * stride + at));
+            }
+            sum.store_f32(z.add(at));
+        }
+    }
+}

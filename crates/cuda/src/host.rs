@@ -1,0 +1,53 @@
+//! Steps on gradients in host memory, which are copied to the device and back: for tools and tests, which have no device memory.
+
+use crate::backend::Cuda;
+use crate::current::KeepCurrent;
+use crate::device::device_error;
+use crate::gradient::DeviceGradient;
+use corrnoise_core::backend::{Backend, Step};
+use corrnoise_core::{Dtype, Gradients, Result, with_element};
+use cudarc::driver::CudaSlice;
+
+impl Cuda {
+    /// Refuses gradients in host memory that do not fit the shard. Changes nothing.
+    pub fn check_on_host(&self, gradients: &Gradients<'_, '_>) -> Result<()> {
+        gradients.check(&self.shard)
+    }
+
+    /// As [`Backend::step`], on gradients in host memory. Waits for the device.
+    pub fn step_on_host(&mut self, step: &Step<'_>, gradients: Gradients<'_, '_>) -> Result<()> {
+        let _kept = KeepCurrent::new();
+        let dtype = gradients.dtype();
+        let stream = self.stream().clone();
+        with_element!(dtype, E => {
+            let slices = gradients.slices::<E>().unwrap_or_default();
+            let copy = |slice: &&mut [E]| match slice.is_empty() {
+                // Device memory of no length has no address.
+                true => Ok(None),
+                false => stream.clone_htod(&**slice).map(Some).map_err(device_error("copy to the device")),
+            };
+            let mut device = slices.iter().map(copy).collect::<Result<Vec<Option<CudaSlice<E>>>>>()?;
+            let list: Vec<DeviceGradient<'_>> = device
+                .iter_mut()
+                .map(|slice| match slice {
+                    Some(slice) => DeviceGradient::from_slice(slice, &stream),
+                    None => nothing(dtype),
+                })
+                .collect();
+            self.step(step, &list)?;
+            drop(list);
+            for (from, to) in device.iter().zip(slices) {
+                if let Some(from) = from {
+                    stream.memcpy_dtoh(from, &mut **to).map_err(device_error("copy from the device"))?;
+                }
+            }
+        });
+        stream.synchronize().map_err(device_error("wait for the stream"))
+    }
+}
+
+/// The gradient of a segment without coordinates.
+fn nothing(dtype: Dtype) -> DeviceGradient<'static> {
+    // SAFETY: no values are read or written.
+    unsafe { DeviceGradient::from_raw(0, 0, dtype) }
+}
