@@ -25,8 +25,8 @@ use crate::privacy::participation::Participation;
 use crate::privacy::sensitivity::Adjacency;
 use crate::strategy::Strategy;
 use crate::utility::workload::Workload;
+use corrnoise_numerics::{Cholesky, Matrix};
 use dual::{Dual, Rows};
-use faer::{Mat, MatRef, Side};
 use masked::{Mask, Masked};
 use shifted::Bidiagonal;
 use std::ops::ControlFlow;
@@ -55,7 +55,7 @@ pub fn optimize(problem: &Problem, observer: Observer<'_>) -> Result<Optimum> {
     }
     let mask = mask(&problem.participation, n)?;
     let lower = problem.workload.matrix(n)?;
-    let workload = Mat::from_fn(n, n, |t, s| lower.get(t, s));
+    let workload = Matrix::from_fn(n, n, |t, s| lower.get(t, s));
     let mut observe =
         |iteration, loss| observer(Progress { iteration, max_iterations: MAX_ITERATIONS, loss });
     let inverse = bidiagonal_inverse(&problem.workload, n);
@@ -155,12 +155,11 @@ fn bidiagonal_inverse(workload: &Workload, n: usize) -> Option<Bidiagonal> {
 }
 
 /// `C` with a positive diagonal from `M = CᵀC`.
-fn dense(gram: &Mat<f64>) -> Result<Strategy> {
-    let n = gram.nrows();
-    let flipped = Mat::from_fn(n, n, |t, s| gram[(n - 1 - t, n - 1 - s)]);
-    let factor = flipped.llt(Side::Lower).map_err(|_| not_finite())?;
-    let factor = factor.L();
-    Ok(Strategy::Dense(Lower::from_fn(n, |t, s| factor[(n - 1 - s, n - 1 - t)])))
+fn dense(gram: &Matrix) -> Result<Strategy> {
+    let n = gram.num_rows();
+    let flipped = Matrix::from_fn(n, n, |t, s| gram[(n - 1 - t, n - 1 - s)]);
+    let factor = Cholesky::new(flipped).ok_or_else(not_finite)?;
+    Ok(Strategy::Dense(Lower::from_fn(n, |t, s| factor.get(n - 1 - s, n - 1 - t))))
 }
 
 fn banded(strategy: &Strategy, bands: usize) -> Strategy {
@@ -183,17 +182,6 @@ fn scaled(strategy: Strategy, problem: &Problem) -> Result<Factorization> {
         other => unreachable!("{other:?} is not what the optimiser makes"),
     };
     Factorization::new(strategy, n)
-}
-
-fn product(left: MatRef<'_, f64>, right: MatRef<'_, f64>) -> Mat<f64> {
-    left * right
-}
-
-/// Eigenvalues and eigenvectors; `None` for what is not finite.
-fn eigen(matrix: &Mat<f64>) -> Option<(Vec<f64>, Mat<f64>)> {
-    let decomposition = matrix.self_adjoint_eigen(Side::Lower).ok()?;
-    let values: Vec<f64> = decomposition.S().column_vector().iter().copied().collect();
-    values.iter().all(|value| value.is_finite()).then(|| (values, decomposition.U().to_owned()))
 }
 
 fn not_finite() -> Error {

@@ -8,7 +8,7 @@
 //! ```
 
 use crate::factorization::lower_triangular::Lower;
-use faer::Mat;
+use corrnoise_numerics::{Matrix, singular_values};
 use std::f64::consts::PI;
 
 /// Most steps of a workload whose singular values are computed.
@@ -26,7 +26,7 @@ pub fn participation_bound(nuclear_norm: f64, num_steps: usize, cover: usize) ->
 pub fn nuclear_norm(workload: &Lower) -> Option<f64> {
     let n = workload.len();
     let entry = |t: usize, s: usize| if s <= t { workload.get(t, s) } else { 0.0 };
-    let values = Mat::from_fn(n, n, entry).singular_values().ok()?;
+    let values = singular_values(Matrix::from_fn(n, n, entry))?;
     let sum = values.iter().sum::<f64>() * (1.0 - 1e-10);
     sum.is_finite().then_some(sum)
 }

@@ -11,11 +11,10 @@
 //! `∂‖X‖_*/∂ ln w_t = K[t,t]/2`: diagonals only.
 
 use super::shifted::Bidiagonal;
-use super::{eigen, product};
 use crate::error::Result;
 use crate::optimize::Progress;
 use crate::optimize::lbfgs::{Objective, Settings, minimize};
-use faer::Mat;
+use corrnoise_numerics::{Eigen, Matrix, gram, product};
 use std::ops::ControlFlow;
 
 /// How rows are weighted.
@@ -31,9 +30,9 @@ pub(super) enum Rows {
 }
 
 pub(super) struct Dual {
-    pub(super) workload: Mat<f64>,
+    pub(super) workload: Matrix,
     /// `AᵀA/n`, for uniform rows where it is needed.
-    pub(super) gram: Option<Mat<f64>>,
+    pub(super) gram: Option<Matrix>,
     /// `A⁻¹`, if it is bidiagonal.
     pub(super) inverse: Option<Bidiagonal>,
     pub(super) rows: Rows,
@@ -68,7 +67,7 @@ const FLOORS: [f64; 4] = [1e-3, 1e-4, 1e-5, 1e-6];
 
 impl Dual {
     pub(super) fn new(
-        workload: Mat<f64>,
+        workload: Matrix,
         inverse: Option<Bidiagonal>,
         rows: Rows,
         classes: Vec<Option<usize>>,
@@ -76,14 +75,14 @@ impl Dual {
         let num_classes = classes.iter().flatten().max().map_or(0, |last| last + 1);
         // Weights of zero have no inverse.
         let inverse = inverse.filter(|_| classes.iter().all(Option::is_some));
-        let n = workload.nrows() as f64;
-        let gram = (inverse.is_none() && rows == Rows::Uniform)
-            .then(|| faer::Scale(1.0 / n) * product(workload.transpose(), workload.as_ref()));
+        let n = workload.num_rows() as f64;
+        let gram =
+            (inverse.is_none() && rows == Rows::Uniform).then(|| scaled(gram(workload.view()), 1.0 / n));
         Dual { workload, gram, inverse, rows, classes, num_classes, floor: 0.0, best: None }
     }
 
     fn len(&self) -> usize {
-        self.workload.nrows()
+        self.workload.num_rows()
     }
 
     /// From uniform weights.
@@ -175,50 +174,47 @@ impl Dual {
             return Some((left, Vec::new()));
         }
         // X Q = U Σ: the rows of K are those of UΣ weighted by 1/σ.
-        let image = product(self.weighted(rows, columns).as_ref(), vectors.as_ref());
+        let image = product(self.weighted(rows, columns).view(), vectors.view());
         let inverse: Vec<f64> =
             values.iter().map(|value| if *value > 0.0 { 1.0 / value } else { 0.0 }).collect();
         Some((left, weighted_squares(&image, &inverse)))
     }
 
     /// Singular values of `X` and its right singular vectors.
-    fn singular(&self, rows: &[f64], columns: &[f64]) -> Option<(Vec<f64>, Mat<f64>)> {
+    fn singular(&self, rows: &[f64], columns: &[f64]) -> Option<(Vec<f64>, Matrix)> {
         let n = self.len();
         if self.rows == Rows::Mirrored {
             // Nothing is squared here: singular values are absolute eigenvalues.
             let root: Vec<f64> = columns.iter().map(|v| v.sqrt()).collect();
-            let symmetric = Mat::from_fn(n, n, |t, s| root[t] * self.workload[(n - 1 - t, s)] * root[s]);
-            let (values, vectors) = eigen(&symmetric)?;
+            let symmetric = Matrix::from_fn(n, n, |t, s| root[t] * self.workload[(n - 1 - t, s)] * root[s]);
+            let Eigen { values, vectors } = Eigen::new(symmetric)?;
             return Some((values.into_iter().map(f64::abs).collect(), vectors));
         }
         let gram = match &self.gram {
-            Some(gram) => Mat::from_fn(n, n, |t, s| (columns[t] * columns[s]).sqrt() * gram[(t, s)]),
-            None => {
-                let weighted = self.weighted(rows, columns);
-                product(weighted.transpose(), weighted.as_ref())
-            }
+            Some(gram) => Matrix::from_fn(n, n, |t, s| (columns[t] * columns[s]).sqrt() * gram[(t, s)]),
+            None => gram(self.weighted(rows, columns).view()),
         };
-        let (values, vectors) = eigen(&gram)?;
+        let Eigen { values, vectors } = Eigen::new(gram)?;
         Some((values.into_iter().map(|value| value.max(0.0).sqrt()).collect(), vectors))
     }
 
-    fn weighted(&self, rows: &[f64], columns: &[f64]) -> Mat<f64> {
+    fn weighted(&self, rows: &[f64], columns: &[f64]) -> Matrix {
         let [rows, columns] = [rows, columns].map(|list| list.iter().map(|w| w.sqrt()).collect::<Vec<_>>());
-        Mat::from_fn(self.len(), self.len(), |t, s| rows[t] * self.workload[(t, s)] * columns[s])
+        Matrix::from_fn(self.len(), self.len(), |t, s| rows[t] * self.workload[(t, s)] * columns[s])
     }
 
     /// `M` of a stream, with a unit diagonal: what is missing to the largest entry is added, which only makes errors smaller.
     /// (Scaling rows and columns instead makes them larger where weights are near zero.)
-    pub(super) fn primal(&self, found: &Found) -> Result<Mat<f64>> {
+    pub(super) fn primal(&self, found: &Found) -> Result<Matrix> {
         let (rows, columns) = (&found.rows, &found.columns);
         let (values, mut vectors) = self.singular(rows, columns).ok_or_else(super::not_finite)?;
-        for (column, value) in vectors.col_iter_mut().zip(&values) {
+        for (column, value) in vectors.columns_mut().zip(&values) {
             column.iter_mut().zip(columns).for_each(|(entry, weight)| *entry *= (value / weight).sqrt());
         }
-        let mut gram = product(vectors.as_ref(), vectors.transpose());
-        let largest = gram.diagonal().column_vector().iter().copied().fold(0.0, f64::max);
-        gram.col_iter_mut().for_each(|column| column.iter_mut().for_each(|entry| *entry /= largest));
-        (0..gram.nrows()).for_each(|t| gram[(t, t)] = 1.0);
+        let gram = gram(vectors.transposed());
+        let largest = (0..self.len()).map(|t| gram[(t, t)]).fold(0.0, f64::max);
+        let mut gram = scaled(gram, 1.0 / largest);
+        (0..self.len()).for_each(|t| gram[(t, t)] = 1.0);
         Ok(gram)
     }
 }
@@ -278,11 +274,16 @@ fn mixture_gradient(gradient: &mut [f64], weights: &[f64], slopes: impl Iterator
     }
 }
 
+fn scaled(mut matrix: Matrix, factor: f64) -> Matrix {
+    matrix.columns_mut().for_each(|column| column.iter_mut().for_each(|entry| *entry *= factor));
+    matrix
+}
+
 /// `Σ_k weight_k · matrix[t,k]²` for every row.
-fn weighted_squares(matrix: &Mat<f64>, weights: &[f64]) -> Vec<f64> {
-    let mut sums = vec![0.0; matrix.nrows()];
-    for (column, weight) in matrix.col_iter().zip(weights) {
-        sums.iter_mut().zip(column.iter()).for_each(|(sum, entry)| *sum += weight * entry * entry);
+fn weighted_squares(matrix: &Matrix, weights: &[f64]) -> Vec<f64> {
+    let mut sums = vec![0.0; matrix.num_rows()];
+    for (column, weight) in matrix.columns().zip(weights) {
+        sums.iter_mut().zip(column).for_each(|(sum, entry)| *sum += weight * entry * entry);
     }
     sums
 }
@@ -292,8 +293,8 @@ mod tests {
     use super::*;
     use crate::optimize::dense::central_difference;
 
-    fn prefix(n: usize) -> Mat<f64> {
-        Mat::from_fn(n, n, |t, s| if s <= t { 1.0 } else { 0.0 })
+    fn prefix(n: usize) -> Matrix {
+        Matrix::from_fn(n, n, |t, s| if s <= t { 1.0 } else { 0.0 })
     }
 
     fn inverse(n: usize) -> Option<Bidiagonal> {

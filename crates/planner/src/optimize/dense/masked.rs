@@ -5,12 +5,10 @@
 //! up to its sum over each residue; gradients are projected onto that. L-BFGS only ever adds gradients up, and does not care which
 //! orthonormal coordinates they are written in: this is the same as eliminating the constraints.
 
-use super::product;
 use crate::error::Result;
 use crate::optimize::Progress;
 use crate::optimize::lbfgs::{Objective, Settings, minimize};
-use faer::linalg::solvers::Solve;
-use faer::{Mat, Side};
+use corrnoise_numerics::{Cholesky, Matrix, gram};
 use std::ops::ControlFlow;
 
 /// Which entries of `M` may be other than zero.
@@ -32,7 +30,7 @@ impl Mask {
 }
 
 pub(super) struct Masked {
-    workload: Mat<f64>,
+    workload: Matrix,
     mask: Mask,
     /// Errors are averaged with this power: 1 for the RMS loss, large for the max loss.
     power: f64,
@@ -42,13 +40,13 @@ pub(super) struct Masked {
 
 /// A Gram matrix and how long it took.
 pub(super) struct Found {
-    pub(super) gram: Mat<f64>,
+    pub(super) gram: Matrix,
     pub(super) iterations: usize,
 }
 
 impl Masked {
-    pub(super) fn new(workload: Mat<f64>, mask: Mask) -> Masked {
-        let n = workload.nrows();
+    pub(super) fn new(workload: Matrix, mask: Mask) -> Masked {
+        let n = workload.num_rows();
         let pairs = (0..n).flat_map(|t| (0..t).map(move |s| (t, s))).filter(|(t, s)| mask.allows(*t, *s));
         Masked { workload, mask, power: 1.0, pairs: pairs.collect() }
     }
@@ -56,7 +54,7 @@ impl Masked {
     /// From a positive definite matrix with a unit diagonal, such as the optimum of the stream. `powers` are used one after another.
     pub(super) fn minimize(
         &mut self,
-        start: &Mat<f64>,
+        start: &Matrix,
         powers: &[f64],
         max_iterations: usize,
         observe: &mut dyn FnMut(usize, f64) -> ControlFlow<()>,
@@ -65,7 +63,7 @@ impl Masked {
         let mut iterations = 0;
         let participations = match self.mask {
             Mask::Residues(_) => 1.0,
-            Mask::Bands(bands) => self.workload.nrows().div_ceil(bands) as f64,
+            Mask::Bands(bands) => self.workload.num_rows().div_ceil(bands) as f64,
         };
         let mut stopped = false;
         for (stage, power) in powers.iter().enumerate() {
@@ -98,8 +96,8 @@ impl Masked {
     }
 
     /// The entries that are left, times a triangle that falls to zero at the separation: positive definite, as the triangle is.
-    fn start(&self, gram: &Mat<f64>) -> Vec<f64> {
-        let n = gram.nrows();
+    fn start(&self, gram: &Matrix) -> Vec<f64> {
+        let n = gram.num_rows();
         let separation = match self.mask {
             Mask::Residues(separation) | Mask::Bands(separation) => separation,
         };
@@ -116,9 +114,9 @@ impl Masked {
         x
     }
 
-    fn gram(&self, x: &[f64]) -> Mat<f64> {
-        let n = self.workload.nrows();
-        let mut gram = Mat::identity(n, n);
+    fn gram(&self, x: &[f64]) -> Matrix {
+        let n = self.workload.num_rows();
+        let mut gram = Matrix::identity(n);
         let (pairs, diagonal) = x.split_at(self.pairs.len());
         for ((t, s), value) in self.pairs.iter().zip(pairs) {
             gram[(*t, *s)] = *value;
@@ -142,21 +140,24 @@ impl Masked {
 impl Objective for Masked {
     /// `ln` of the power mean of the squared errors.
     fn evaluate(&mut self, x: &[f64], gradient: &mut [f64]) -> f64 {
-        let n = self.workload.nrows();
-        let Ok(factor) = self.gram(x).llt(Side::Lower) else { return f64::INFINITY };
-        // Column t: M⁻¹ times row t of the workload.
-        let mut solved = factor.solve(self.workload.transpose());
-        let errors: Vec<f64> = (0..n)
-            .map(|t| solved.col(t).iter().zip(self.workload.row(t).iter()).map(|(a, b)| a * b).sum())
-            .collect();
+        let n = self.workload.num_rows();
+        let Some(factor) = Cholesky::new(self.gram(x)) else { return f64::INFINITY };
+        // Row t: row t of the workload times M⁻¹.
+        let mut solved = factor.divide(self.workload.clone());
+        let mut errors = vec![0.0; n];
+        for (solved, workload) in solved.columns().zip(self.workload.columns()) {
+            let products = solved.iter().zip(workload).map(|(a, b)| a * b);
+            errors.iter_mut().zip(products).for_each(|(error, product)| *error += product);
+        }
         let largest = errors.iter().copied().fold(0.0, f64::max);
         let powers: Vec<f64> = errors.iter().map(|error| (error / largest).powf(self.power)).collect();
         let sum: f64 = powers.iter().sum();
-        for (t, (power, error)) in powers.iter().zip(&errors).enumerate() {
-            let weight = (power / (error * sum)).sqrt();
-            solved.col_mut(t).iter_mut().for_each(|entry| *entry *= weight);
+        let weights: Vec<f64> =
+            powers.iter().zip(&errors).map(|(power, error)| (power / (error * sum)).sqrt()).collect();
+        for column in solved.columns_mut() {
+            column.iter_mut().zip(&weights).for_each(|(entry, weight)| *entry *= weight);
         }
-        let slope = product(solved.as_ref(), solved.transpose());
+        let slope = gram(solved.view());
         let (pairs, diagonal) = gradient.split_at_mut(self.pairs.len());
         for (out, (t, s)) in pairs.iter_mut().zip(&self.pairs) {
             *out = -2.0 * slope[(*t, *s)];
@@ -171,14 +172,15 @@ impl Objective for Masked {
 mod tests {
     use super::*;
     use crate::optimize::dense::central_difference;
+    use corrnoise_numerics::{product, singular_values};
 
-    fn workload(n: usize) -> Mat<f64> {
-        Mat::from_fn(n, n, |t, s| if s <= t { 1.0 + 0.1 * (t as f64 * 0.7 + s as f64).sin() } else { 0.0 })
+    fn workload(n: usize) -> Matrix {
+        Matrix::from_fn(n, n, |t, s| if s <= t { 1.0 + 0.1 * (t as f64 * 0.7 + s as f64).sin() } else { 0.0 })
     }
 
     /// A tapered start plus a little of everything, along the constraints.
     fn point(masked: &Masked, n: usize) -> Vec<f64> {
-        let mut x = masked.start(&Mat::from_fn(n, n, |t, s| 0.8_f64.powi(t.abs_diff(s) as i32)));
+        let mut x = masked.start(&Matrix::from_fn(n, n, |t, s| 0.8_f64.powi(t.abs_diff(s) as i32)));
         let mut moved: Vec<f64> = (0..x.len()).map(|i| 0.01 * (1.3 * i as f64).sin()).collect();
         let (_, diagonal) = moved.split_at_mut(masked.pairs.len());
         masked.project(diagonal);
@@ -214,24 +216,24 @@ mod tests {
         let workload = workload(n);
         let mut masked = Masked::new(workload.clone(), Mask::Residues(separation));
         let found = masked
-            .minimize(&Mat::identity(n, n), &[1.0], 1000, &mut |_, _| ControlFlow::Continue(()))
+            .minimize(&Matrix::identity(n), &[1.0], 1000, &mut |_, _| ControlFlow::Continue(()))
             .unwrap();
-        let solved = found.gram.llt(Side::Lower).unwrap().solve(workload.transpose());
+        let solved = Cholesky::new(found.gram).unwrap().divide(workload.clone());
         let primal: f64 =
-            (0..n).map(|t| (0..n).map(|s| workload[(t, s)] * solved[(s, t)]).sum::<f64>()).sum();
-        let slope = product(solved.as_ref(), solved.transpose());
+            (0..n).map(|t| (0..n).map(|s| workload[(t, s)] * solved[(t, s)]).sum::<f64>()).sum();
+        let slope = gram(solved.view());
         let mean = |l: usize| {
             (l..n).step_by(separation).map(|t| slope[(t, t)]).sum::<f64>() / (n / separation) as f64
         };
-        let multipliers = Mat::from_fn(n, n, |t, s| match (t == s, t % separation == s % separation) {
+        let multipliers = Matrix::from_fn(n, n, |t, s| match (t == s, t % separation == s % separation) {
             (true, _) => mean(t % separation),
             (false, true) => slope[(t, s)],
             _ => 0.0,
         });
-        let factor = multipliers.llt(Side::Lower).expect("positive definite").L().to_owned();
-        let root = product(workload.as_ref(), factor.as_ref());
-        let (values, _) = crate::optimize::dense::eigen(&product(root.transpose(), root.as_ref())).unwrap();
-        let norm: f64 = values.iter().map(|value| value.max(0.0).sqrt()).sum();
+        let factor = Cholesky::new(multipliers).expect("positive definite");
+        let factor = Matrix::from_fn(n, n, |t, s| factor.get(t, s));
+        let root = product(workload.view(), factor.view());
+        let norm: f64 = singular_values(root).unwrap().iter().sum();
         let dual = norm * norm / (0..separation).map(mean).sum::<f64>();
         assert!(dual <= primal * (1.0 + 1e-12) && dual > primal * (1.0 - 1e-4), "{dual} {primal}");
     }

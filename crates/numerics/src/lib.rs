@@ -1,0 +1,23 @@
+//! Dense linear algebra and convolutions in f64 for the planner.
+//!
+//! Everything runs on the caller's thread and uses the vector instructions of the processor. Results are the same on every processor
+//! with fused multiply-adds, whatever the length of its vectors.
+
+mod cholesky;
+mod eigen;
+mod kernel;
+mod matrix;
+mod product;
+mod reflect;
+mod rotations;
+mod secular;
+mod singular;
+mod tridiagonal;
+mod vector;
+
+pub use cholesky::Cholesky;
+pub use eigen::Eigen;
+pub use kernel::Number;
+pub use matrix::{Matrix, View};
+pub use product::{gram, product};
+pub use singular::singular_values;
