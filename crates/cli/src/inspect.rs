@@ -6,9 +6,10 @@ use crate::output::Output;
 use crate::parse::{StrategySpec, adjacency_name, participation_name, workload_name};
 use crate::plan;
 use crate::plot;
-use crate::plot::noise::PlanNoise;
+use crate::plot::noise_comparison::PlanNoise;
 use crate::strategies::{self, Columns};
-use crate::table::{Table, short};
+use crate::table::{Table, counted, short};
+use crate::wrap::lines;
 use corrnoise::form::Kernel;
 use corrnoise::planner::optimize::Problem;
 use corrnoise::planner::{Adjacency, Certificate, Factorization, Kind, Loss, Participation, Workload};
@@ -51,7 +52,9 @@ pub(crate) struct Inspected {
     pub loss: Loss,
     /// Below the loss of every strategy, where such a bound is known.
     pub lower_bound: Option<(f64, &'static str)>,
-    /// Of a plan whose own terms are inspected.
+    /// Whether the strategy comes from a plan.
+    pub is_plan: bool,
+    /// The noise of a plan whose own terms are inspected.
     pub noise: Option<PlanNoise>,
 }
 
@@ -59,7 +62,7 @@ pub(crate) fn run(args: &InspectArgs, output: &mut Output<'_>) -> Result<Outcome
     let inspected = inspect(args)?;
     let report = report(&inspected, args)?;
     if let Some(picture) = &args.plot {
-        plot::strategy::draw(&inspected, picture)?;
+        plot::strategy_picture::draw(&inspected, picture)?;
     }
     output.text(text(&report, output))?;
     output.json(&report)?;
@@ -109,7 +112,7 @@ fn of_plan(args: &InspectArgs, path: &Path) -> Result<Inspected> {
         true => Some(PlanNoise::of(&plan, num_steps, &problem.workload)?),
         false => None,
     };
-    Ok(Inspected { noise, ..inspected(name, problem, adjacency, factorization, columns)? })
+    Ok(Inspected { is_plan: true, noise, ..inspected(name, problem, adjacency, factorization, columns)? })
 }
 
 fn given<T: Clone>(flag: &Option<T>, stated: Option<&T>, default: T) -> T {
@@ -151,7 +154,17 @@ fn inspected(
     let loss = factorization.loss(&problem.workload, &problem.participation, adjacency)?;
     let factor = if adjacency == Adjacency::ReplaceOne { 2.0 } else { 1.0 };
     let lower_bound = problem.nuclear_bound()?.map(|(bound, reason)| (factor * bound, reason));
-    Ok(Inspected { name, problem, adjacency, factorization, columns, loss, lower_bound, noise: None })
+    Ok(Inspected {
+        name,
+        problem,
+        adjacency,
+        factorization,
+        columns,
+        loss,
+        lower_bound,
+        is_plan: false,
+        noise: None,
+    })
 }
 
 /// As many steps as a plan may have. What no closed form answers is refused where it would be written out.
@@ -220,19 +233,39 @@ fn text(report: &Report, output: &Output<'_>) -> String {
     let bound = report.lower_bound.map_or_else(|| "-".to_owned(), short);
     row("lower bound", bound, report.lower_bound_reason.to_owned());
     row("state", format!("{} B", report.state_bytes_per_param), "per parameter".into());
-    let rows = format!("{}, {} normals per parameter and step at most", report.form, report.rows_per_step);
-    row("runs as", "-".into(), rows);
+    let engine = match report.form {
+        "independent" => "independent noise",
+        "blt" => "a BLT",
+        "ring" => "a ring",
+        _ => "a sum of rows that are made again",
+    };
+    let most = if report.rows_per_step == 1 { "" } else { ", at most" };
+    row(
+        "normals",
+        report.rows_per_step.to_string(),
+        format!("per parameter and step{most}; runs as {engine}"),
+    );
     let normalized = if report.column_normalized { ", columns normalised" } else { "" };
     let coefs = |values: &[f64]| values.iter().map(|value| short(*value)).collect::<Vec<_>>().join(" ");
-    format!(
-        "{}{normalized}; {} steps, {} participation, {} workload, {}\n\n{}\nfirst column of C    {}\nfirst column of C⁻¹  {}\n",
+    let head = format!(
+        "{}{normalized}; {}, {} participation, {} workload, {}",
         output.paint("1", &report.strategy),
-        report.steps,
+        counted(report.steps as u64, "step"),
         report.participation,
         report.workload,
         report.adjacency,
+    );
+    let column = |name: &str, values: &[f64]| {
+        let name = format!("first column of {name:<5}");
+        let indent = name.chars().count();
+        let values = lines(&coefs(values), output.screen.width - indent, 0);
+        name + &values.join(&format!("\n{}", " ".repeat(indent)))
+    };
+    format!(
+        "{}\n\n{}\n{}\n{}\n",
+        output.wrap(&head),
         table.render(output),
-        coefs(&report.strategy_coefs),
-        coefs(&report.noising_coefs),
+        column("C", &report.strategy_coefs),
+        column("C⁻¹", &report.noising_coefs),
     )
 }

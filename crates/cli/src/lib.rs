@@ -20,24 +20,26 @@ mod progress;
 mod strategies;
 mod table;
 mod verify;
+mod wrap;
 
 pub use args::Cli;
 pub use bench::{remark, traffic};
 pub use failure::{Failure, Outcome, Result};
 pub use manual::markdown;
+pub use output::Screen;
 
 use args::Command;
 use clap::Parser;
 use output::Output;
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Runs the process's own command line.
 pub fn main() -> ExitCode {
-    let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let screen = Screen::of_stdout();
     let mut stdout = std::io::stdout().lock();
-    ExitCode::from(run(std::env::args_os(), &mut stdout, &mut std::io::stderr(), colour))
+    ExitCode::from(run(std::env::args_os(), &mut stdout, &mut std::io::stderr(), screen))
 }
 
 /// Runs a command line, and says with which code to exit.
@@ -45,12 +47,12 @@ pub fn run(
     arguments: impl IntoIterator<Item = OsString>,
     stdout: &mut dyn Write,
     stderr: &mut dyn Write,
-    colour: bool,
+    screen: Screen,
 ) -> u8 {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let outcome = match Cli::try_parse_from(&arguments) {
         Ok(cli) => {
-            let mut output = Output::new(stdout, stderr, cli.json, colour && !cli.json);
+            let mut output = Output::new(stdout, stderr, cli.json, screen);
             dispatch(cli.command, &mut output).and_then(|outcome| {
                 output.flush()?;
                 Ok(outcome)

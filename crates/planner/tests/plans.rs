@@ -2,11 +2,13 @@
 
 use corrnoise_core::{Plan, Sampling};
 use corrnoise_planner::account::Budget;
+use corrnoise_planner::optimize::{Observe, Progress, Stage};
 use corrnoise_planner::{
-    Adjacency, Blt, Estimator, Factorization, Goal, Method, Participation, PrivacyUnit, Schedule, Strategy,
-    Terms, Workload, calibrate, verify,
+    Adjacency, Blt, Estimator, Factorization, Goal, Method, Participation, PrivacyUnit, Request, Schedule,
+    Strategy, Terms, Workload, calibrate, verify,
 };
 use serde_json::Value;
+use std::ops::ControlFlow;
 
 const STEPS: usize = 48;
 
@@ -228,4 +230,38 @@ fn a_plan_without_claim_says_so() {
     }
     let message = verify(&louder.with_certificate(fitting).unwrap()).unwrap_err().to_string();
     assert!(message.contains("the plan's claim does not hold: it states claim.epsilon"), "{message}");
+}
+
+/// Words for a progress line: every class is named before it is optimised, and every strategy before it is certified.
+#[test]
+fn an_observer_hears_what_a_comparison_is_doing() {
+    struct Heard(Vec<String>);
+    impl Observe for Heard {
+        fn iteration(&mut self, _: Progress) -> ControlFlow<()> {
+            self.0.push("iteration".into());
+            ControlFlow::Continue(())
+        }
+        fn stage(&mut self, stage: Stage<'_>) {
+            self.0.push(stage.to_string());
+        }
+    }
+    let request = Request {
+        epochs: Some(2.0),
+        dataset_size: Some(330),
+        batch_size: Some(20),
+        epsilon: Some(2.0),
+        delta: Some(1e-6),
+        ..Request::default()
+    };
+    let mut heard = Heard(Vec::new());
+    let answer = request.answer(&request.question().unwrap(), &mut heard).unwrap();
+    let place =
+        |words: &str| heard.0.iter().position(|line| line == words).unwrap_or_else(|| panic!("{words}"));
+    assert_eq!(place("certifying identity"), 0);
+    for class in ["blt", "banded-opt", "bandinv-opt", "dense"] {
+        assert_eq!(heard.0[place(&format!("optimising {class}")) + 1], "iteration", "{class}");
+    }
+    for candidate in &answer.candidates {
+        place(&format!("certifying {}", candidate.name));
+    }
 }

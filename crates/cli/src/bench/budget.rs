@@ -5,17 +5,17 @@ use super::throughput::Kind;
 /// A GPU, and what the budget says of the f32 kernels on it, in picoseconds per parameter.
 pub struct Gpu {
     pub name: &'static str,
-    /// Dense bf16.
+    /// Peak operations per second in bf16, without sparsity.
     pub peak_flops: f64,
-    /// Bytes per second.
+    /// Peak bytes per second of its memory.
     pub bandwidth: f64,
-    /// `blt0 f32`, compute.
+    /// Compute time of the kernel `blt0 f32`.
     independent_ps: f64,
-    /// `blt4 f32`, compute.
+    /// Compute time of the kernel `blt4 f32`.
     blt4_ps: f64,
-    /// `ring f32`, compute, 16 bands.
+    /// Compute time of the kernel `ring f32` at 16 bands.
     ring16_ps: f64,
-    /// `regenerate f32`, compute, 4 rows.
+    /// Compute time of the kernel `regenerate f32` at 4 rows.
     regenerate4_ps: f64,
 }
 

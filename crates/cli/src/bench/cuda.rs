@@ -21,7 +21,7 @@ fn failed(error: DriverError) -> Failure {
     Failure::input(format!("CUDA device failed: {error}"))
 }
 
-/// Measures device 0.
+/// Measures the first CUDA device.
 pub fn measure(args: &BenchArgs) -> Result<Machine> {
     let timed = (args.steps.unwrap_or(0) as usize).max(LEAST_TIMED);
     let stream = stream(0)?;
@@ -30,7 +30,7 @@ pub fn measure(args: &BenchArgs) -> Result<Machine> {
     let from = stream.alloc_zeros::<f32>(copied).map_err(failed)?;
     let mut to = stream.alloc_zeros::<f32>(copied).map_err(failed)?;
     let copy = median(&stream, timed, || stream.memcpy_dtod(&from, &mut to).map_err(failed))?;
-    let bytes_per_second = 8.0 * copied as f64 / copy;
+    let copy_rate = 8.0 * copied as f64 / copy;
     drop((from, to));
     let mut forms = Vec::new();
     for (form_name, kind, bands, form) in throughput::forms()? {
@@ -38,8 +38,9 @@ pub fn measure(args: &BenchArgs) -> Result<Machine> {
         // A GPU has ten times the bandwidth: ten times the parameters.
         let params = 10 * throughput::size(&form, rows, args.quick);
         let seconds = noise_seconds(&stream, &form, bands, params, timed)?;
-        let bytes_per_param = Traffic::new(&form, 1).bytes();
-        let rate = bytes_per_param as f64 * params as f64 / seconds;
+        // The kernels work row by row.
+        let bytes_per_param = Traffic::new(&form, 1).bytes() as f64;
+        let rate = bytes_per_param * params as f64 / seconds;
         forms.push(Measured {
             name: form_name,
             kind,
@@ -49,9 +50,10 @@ pub fn measure(args: &BenchArgs) -> Result<Machine> {
             measured_params: params,
             params_per_second: params as f64 / seconds,
             gb_per_second: rate / 1e9,
-            share_of_bandwidth: rate / bytes_per_second,
+            share_of_bandwidth: 0.0,
         });
     }
+    let bytes_per_second = throughput::bandwidth(&mut forms, copy_rate);
     // The rate of training is the peak's share that was asked for, where the peak is known.
     let known = budget::GPUS.iter().find(|gpu| name.contains(&gpu.name[..4]));
     let flops_per_second = known.map(|gpu| gpu.peak_flops * args.mfu);

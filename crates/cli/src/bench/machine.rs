@@ -3,6 +3,7 @@
 use super::throughput::{self, Measured};
 use crate::args::BenchArgs;
 use crate::failure::Result;
+use crate::table::counted;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, Par};
 use serde::Serialize;
@@ -15,7 +16,7 @@ pub struct Machine {
     pub threads: usize,
     /// Operations per second of a matrix multiply in f32; unknown for a GPU that has no entry here.
     pub flops_per_second: Option<f64>,
-    /// Bytes per second of a plain read-modify-write or copy of large arrays.
+    /// Bytes per second that memory moved at best: in plain passes through the forms' rows (on a GPU, in copies), or in a step.
     pub bytes_per_second: f64,
     pub forms: Vec<Measured>,
 }
@@ -24,13 +25,10 @@ pub struct Machine {
 pub fn measure(args: &BenchArgs) -> Result<Machine> {
     let steps = args.steps.unwrap_or(if args.quick { 3 } else { 7 }) as usize;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let forms = throughput::measure(steps, args.quick)?;
-    // Independent noise moves the gradient alone: the simplest traffic there is.
-    let plain = &forms[0];
-    let bytes_per_second = 1e9 * plain.gb_per_second / plain.share_of_bandwidth;
+    let (forms, bytes_per_second) = throughput::measure(steps, args.quick)?;
     let size = if args.quick { 512 } else { 1024 };
     let flops_per_second = Some(matmul_rate(size, steps.max(3), threads)?);
-    let device = format!("this CPU, {threads} threads");
+    let device = format!("this CPU, {}", counted(threads as u64, "thread"));
     Ok(Machine { device, threads, flops_per_second, bytes_per_second, forms })
 }
 

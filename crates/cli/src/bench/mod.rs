@@ -14,7 +14,7 @@ pub use model::remark;
 use crate::args::{BenchArgs, Device};
 use crate::failure::{Failure, Outcome, Result};
 use crate::output::Output;
-use crate::plot::overhead::{self, Overheads};
+use crate::plot::overhead_picture::{self, Overheads};
 use machine::Machine;
 use model::Model;
 use report::{Overhead, Remark, Report};
@@ -121,24 +121,19 @@ fn remarks(machine: &Machine, args: &BenchArgs) -> Vec<Remark> {
 }
 
 fn draw(report: &Report, picture: &crate::parse::Picture) -> Result<()> {
-    let mut devices: Vec<&str> = Vec::new();
-    for overhead in &report.overheads {
-        if !devices.contains(&overhead.device.as_str()) {
-            devices.push(&overhead.device);
-        }
-    }
+    let devices = report.devices();
     let forms = report.machine.forms.iter().filter(|form| form.name != remark_form());
     let shares = |form: &Measured| {
-        let of = |device: &&str| {
-            let own = report.overheads.iter().find(|o| o.form == form.name && o.device == **device);
+        let of = |(device, _): &(&str, &str)| {
+            let own = report.overheads.iter().find(|o| o.form == form.name && o.device == *device);
             own.map_or(f64::NAN, |overhead| overhead.overhead)
         };
         devices.iter().map(of).collect::<Vec<f64>>()
     };
     let overheads = Overheads {
         title: report.model.describe(),
-        devices: devices.clone(),
         forms: forms.map(|form| (form.name.as_str(), shares(form))).collect(),
+        devices: devices.clone(),
     };
-    overhead::draw(&overheads, picture)
+    overhead_picture::draw(&overheads, picture)
 }

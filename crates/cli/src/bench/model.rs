@@ -2,6 +2,7 @@
 
 use crate::args::{BenchArgs, Preset};
 use crate::failure::{Failure, Result};
+use crate::table::counted;
 use serde::Serialize;
 
 /// Forward pass 2 (a multiply and an add), backward pass twice that.
@@ -76,12 +77,13 @@ impl Model {
 
     /// One line for people.
     pub fn describe(&self) -> String {
-        let seq = self.seq.map_or_else(String::new, |seq| format!(" of {seq} tokens"));
-        let (name, params, batch) = (&self.name, self.params as f64, self.batch);
-        format!(
-            "{name}: {params:.3e} parameters, {batch} examples{seq}, {:.2e} operations a step",
-            self.flops_per_step
-        )
+        let seq = self.seq.map_or_else(String::new, |seq| format!(" of {}", counted(seq, "token")));
+        let params = match self.params {
+            params @ ..10_000 => counted(params, "parameter"),
+            params => format!("{:.3e} parameters", params as f64),
+        };
+        let (name, batch) = (&self.name, counted(self.batch, "example"));
+        format!("{name}: {params}, {batch}{seq}, {:.2e} operations a step", self.flops_per_step)
     }
 }
 

@@ -20,11 +20,11 @@ pub struct Report {
 pub struct Overhead {
     pub form: String,
     pub device: String,
-    /// `measured` or `predicted`.
+    /// Either `measured` or `predicted`.
     pub source: &'static str,
     pub noise_seconds: f64,
     pub gradient_seconds: f64,
-    /// Their ratio.
+    /// Noise time over gradient time.
     pub overhead: f64,
 }
 
@@ -47,13 +47,13 @@ pub struct Remark {
     pub bands: u64,
     pub batch: u64,
     pub seq: u64,
-    /// By operations alone.
+    /// Noise over gradient by operations alone.
     pub flops_only: f64,
-    /// With the time that memory takes.
+    /// Noise over gradient with the time that memory takes.
     pub with_memory: Vec<Share>,
 }
 
-/// A device's share.
+/// Noise over gradient on one device.
 #[derive(Serialize)]
 pub struct Share {
     pub device: String,
@@ -68,6 +68,17 @@ impl From<(String, &'static str, f64)> for Share {
 }
 
 impl Report {
+    /// Every device that has an overhead, with whether its times are `measured` or `predicted`.
+    pub fn devices(&self) -> Vec<(&str, &'static str)> {
+        let mut devices: Vec<(&str, &'static str)> = Vec::new();
+        for overhead in &self.overheads {
+            if !devices.iter().any(|(device, _)| *device == overhead.device) {
+                devices.push((&overhead.device, overhead.source));
+            }
+        }
+        devices
+    }
+
     pub fn text(&self, output: &Output<'_>) -> String {
         format!("{}\n{}\n{}", self.throughput(output), self.overhead(output), self.remark(output))
     }
@@ -89,7 +100,7 @@ impl Report {
                 format!("{} B", form.state_bytes_per_param),
                 format!("{} B", form.bytes_per_param),
                 format!("{:.2e}", form.params_per_second),
-                format!("{:.1}", form.gb_per_second),
+                rate(form.gb_per_second),
                 percent(form.share_of_bandwidth),
                 bytes(form.state_bytes_per_param as f64 * self.model.params as f64),
             ]);
@@ -97,23 +108,23 @@ impl Report {
         let flops = machine
             .flops_per_second
             .map_or_else(String::new, |f| format!(", matrix multiply {:.0} GFLOP/s", f / 1e9));
-        format!(
-            "{}: memory {:.1} GB/s{flops}; f32, ChaCha12\n\n{}\n\
-             of bandwidth: the time of a plain read-modify-write of the same bytes, over the step's; a ring makes several rows of one pass\n\
-             over its history, and may exceed 100 %\n",
-            output.paint("1", &machine.device),
-            machine.bytes_per_second / 1e9,
-            table.render(output)
-        )
+        let (device, memory) = (output.paint("1", &machine.device), rate(machine.bytes_per_second / 1e9));
+        let head = format!("{device}: memory {memory} GB/s{flops}; f32, ChaCha12");
+        let ahead = match machine.threads {
+            // A GPU's kernels work row by row.
+            0 => "",
+            _ => {
+                "; a ring of 9 bands or more makes 8 rows in one pass over its history, and moves fewer bytes than row by row"
+            }
+        };
+        let legend = format!(
+            "moved: bytes that a step reads and writes{ahead}. of bandwidth: GB/s over the {memory} that memory moved at best in this run, in a plain pass or in a step."
+        );
+        format!("{}\n\n{}\n{}\n", output.wrap(&head), table.render(output), output.wrap(&legend))
     }
 
     fn overhead(&self, output: &Output<'_>) -> String {
-        let mut devices: Vec<(&str, &str)> = Vec::new();
-        for overhead in &self.overheads {
-            if !devices.iter().any(|(device, _)| *device == overhead.device) {
-                devices.push((&overhead.device, overhead.source));
-            }
-        }
+        let devices = self.devices();
         let headings = devices.iter().map(|(device, source)| format!("{device} ({source})"));
         let mut table = Table::new(["form".to_owned()].into_iter().chain(headings));
         let forms: Vec<&str> = self.overheads.iter().map(|overhead| overhead.form.as_str()).collect();
@@ -138,8 +149,9 @@ impl Report {
         };
         table.row(["gradient".to_owned()].into_iter().chain(devices.iter().map(gradient)));
         format!(
-            "{}\nnoise time over gradient time, and the noise of one step:\n\n{}",
-            self.model.describe(),
+            "{}\n{}\n\n{}",
+            output.wrap(&self.model.describe()),
+            output.wrap("noise time over gradient time, and the noise of one step:"),
             table.render(output)
         )
     }
@@ -156,11 +168,20 @@ impl Report {
             let shares = remark.with_memory.iter().map(|share| percent(share.overhead));
             table.row([example, percent(remark.flops_only)].into_iter().chain(shares));
         }
-        format!(
-            "Relative cost of a banded strategy's noise, b·m operations against 6·m·B·S; then with the bytes that it moves,\n\
-             {} per parameter against the gradient's operations:\n\n{}",
-            bytes(8.0 + 4.0 * self.remarks.first().map_or(0.0, |remark| remark.bands as f64)),
-            table.render(output)
-        )
+        let bands = self.remarks.first().map_or(0.0, |remark| remark.bands as f64);
+        let text = format!(
+            "Relative cost of a banded strategy's noise: by operations only, b·m against 6·m·B·S; then with the time that memory takes, as measured, and as predicted from the {} per parameter that a GPU's kernel moves:",
+            bytes(8.0 + 4.0 * bands)
+        );
+        format!("{}\n\n{}", output.wrap(&text), table.render(output))
+    }
+}
+
+/// Gigabytes per second with two digits that mean something.
+fn rate(gb_per_second: f64) -> String {
+    match gb_per_second {
+        rate if rate >= 1.0 => format!("{rate:.1}"),
+        rate if rate >= 0.1 => format!("{rate:.2}"),
+        rate => format!("{rate:.3}"),
     }
 }

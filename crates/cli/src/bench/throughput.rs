@@ -21,7 +21,7 @@ pub enum Kind {
     Regenerate,
 }
 
-/// A form's throughput.
+/// How fast the noise of a form was made.
 #[derive(Serialize)]
 pub struct Measured {
     pub name: String,
@@ -29,13 +29,35 @@ pub struct Measured {
     /// Buffers, bands or rows.
     pub bands: usize,
     pub state_bytes_per_param: u64,
-    /// Bytes that a step reads and writes at least.
-    pub bytes_per_param: u64,
+    /// Bytes that a step of the engine reads and writes, on average.
+    pub bytes_per_param: f64,
     pub measured_params: u64,
     pub params_per_second: f64,
     pub gb_per_second: f64,
-    /// The time of a plain read-modify-write of the same bytes over the time of the step.
+    /// Bytes per second of the step over the memory's bandwidth ([`bandwidth`]).
     pub share_of_bandwidth: f64,
+}
+
+/// Sets every form's share of the memory's bandwidth, and returns that in bytes per second: the fastest rate of the run, whether a
+/// plain pass reached it or a step. A neighbour that slows the plain passes down does not make a step exceed it.
+pub fn bandwidth(forms: &mut [Measured], plain: f64) -> f64 {
+    let bandwidth = forms.iter().map(|form| 1e9 * form.gb_per_second).fold(plain, f64::max);
+    forms.iter_mut().for_each(|form| form.share_of_bandwidth = 1e9 * form.gb_per_second / bandwidth);
+    bandwidth
+}
+
+/// Bytes that a step of the CPU engine moves per parameter, on average over its steps.
+///
+/// A ring that makes `r` rows ahead of time passes through its history once in `r` steps and writes `r` rows then; every step
+/// reads the row that is due, and adds it. Counted row by row, such a ring would seem to exceed the memory's bandwidth.
+pub fn bytes_per_param(form: &Form) -> f64 {
+    let row_by_row = Traffic::new(form, 1).bytes() as f64;
+    let ahead = form.engine_bytes_per_param() - form.state_bytes_per_param();
+    if ahead == 0 {
+        return row_by_row;
+    }
+    let (gradient, ready, written, rows) = (8.0, 4.0, 4.0, 1.0 + ahead as f64 / 4.0);
+    gradient + ready + written + form.state_bytes_per_param() as f64 / rows
 }
 
 /// The forms that are measured, by name.
@@ -73,12 +95,12 @@ pub fn size(form: &Form, rows: usize, quick: bool) -> u64 {
     (bytes / 4 / values) as u64
 }
 
-/// Measures every form on all cores.
-pub fn measure(steps: usize, quick: bool) -> Result<Vec<Measured>> {
+/// Measures every form on all cores, and the memory's bandwidth in bytes per second.
+pub fn measure(steps: usize, quick: bool) -> Result<(Vec<Measured>, f64)> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let forms = forms()?;
     let mut progress = Progress::new(forms.len() as u64, "noise of every form");
-    let mut list = Vec::new();
+    let (mut list, mut plain) = (Vec::new(), 0.0_f64);
     for (i, (name, kind, bands, form)) in forms.into_iter().enumerate() {
         let params = size(&form, if kind == Kind::Regenerate { bands } else { 1 }, quick);
         let seconds = noise_seconds(&form, bands, params, steps)?;
@@ -86,11 +108,10 @@ pub fn measure(steps: usize, quick: bool) -> Result<Vec<Measured>> {
         let moved = size(&form, 0, quick);
         let mut traffic = Traffic::new(&form, moved as usize);
         traffic.step(threads);
-        let bound = median(steps, || {
-            traffic.step(threads);
-            Ok(())
-        })?;
-        let (bound, bytes_per_param) = (bound / moved as f64, traffic.bytes() / moved);
+        for _ in 0..steps {
+            plain = plain.max(traffic.bytes() as f64 / timed(|| traffic.step(threads)));
+        }
+        let (bytes_per_param, params_per_second) = (bytes_per_param(&form), params as f64 / seconds);
         list.push(Measured {
             name,
             kind,
@@ -98,13 +119,14 @@ pub fn measure(steps: usize, quick: bool) -> Result<Vec<Measured>> {
             state_bytes_per_param: form.state_bytes_per_param(),
             bytes_per_param,
             measured_params: params,
-            params_per_second: params as f64 / seconds,
-            gb_per_second: bytes_per_param as f64 * params as f64 / seconds / 1e9,
-            share_of_bandwidth: bound / (seconds / params as f64),
+            params_per_second,
+            gb_per_second: bytes_per_param * params_per_second / 1e9,
+            share_of_bandwidth: 0.0,
         });
         progress.set(i as u64 + 1);
     }
-    Ok(list)
+    let bandwidth = bandwidth(&mut list, plain);
+    Ok((list, bandwidth))
 }
 
 /// Steps of a plan after those that are timed; more than any engine makes ahead.
@@ -133,4 +155,56 @@ pub fn median(runs: usize, mut run: impl FnMut() -> Result<()>) -> Result<f64> {
     }
     times.sort_by(f64::total_cmp);
     Ok(times[times.len() / 2])
+}
+
+/// Seconds that one call takes.
+fn timed(run: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    run();
+    start.elapsed().as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_those_that_the_engine_moves() {
+        let expected = [
+            ("independent", 8.0),
+            ("BLT 4", 40.0),
+            // Row by row it would be 72, 264 and 408.
+            ("ring 16", 23.5),
+            ("ring 64", 47.5),
+            ("ring 100", 65.5),
+            ("regenerate 4", 8.0),
+            ("regenerate 64", 8.0),
+        ];
+        for ((name, _, _, form), (expected_name, bytes)) in forms().unwrap().into_iter().zip(expected) {
+            assert_eq!((name.as_str(), bytes_per_param(&form)), (expected_name, bytes));
+        }
+        let short = Form::banded_toeplitz(&[1.0, 0.5, 0.2]).unwrap();
+        assert_eq!(bytes_per_param(&short), 20.0, "up to 8 bands a ring works row by row");
+    }
+
+    #[test]
+    fn no_step_exceeds_the_bandwidth() {
+        let measured = |gb_per_second: f64| Measured {
+            name: String::new(),
+            kind: Kind::Ring,
+            bands: 64,
+            state_bytes_per_param: 252,
+            bytes_per_param: 47.5,
+            measured_params: 1,
+            params_per_second: gb_per_second * 1e9 / 47.5,
+            gb_per_second,
+            share_of_bandwidth: 0.0,
+        };
+        let mut forms = [measured(2.0), measured(8.0)];
+        for (plain, expected) in [(10e9, [0.2, 0.8]), (4e9, [0.25, 1.0])] {
+            let fastest = bandwidth(&mut forms, plain);
+            assert_eq!(fastest, plain.max(8e9));
+            assert_eq!([forms[0].share_of_bandwidth, forms[1].share_of_bandwidth], expected);
+        }
+    }
 }

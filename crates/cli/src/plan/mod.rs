@@ -8,13 +8,10 @@ pub(crate) use report::claim_text;
 use crate::args::PlanArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::output::Output;
-use crate::progress::Progress;
-use crate::strategies;
+use crate::progress::Stages;
 use corrnoise::Plan;
 use corrnoise::file::{Access, check_writable, write_anywhere};
-use corrnoise::planner::optimize::unobserved;
-use corrnoise::planner::plan::{Question, Recommendation};
-use corrnoise::planner::{Request, StrategyChoice, verify};
+use corrnoise::planner::verify;
 use std::path::Path;
 
 pub(crate) fn run(args: &PlanArgs, output: &mut Output<'_>) -> Result<Outcome> {
@@ -23,7 +20,7 @@ pub(crate) fn run(args: &PlanArgs, output: &mut Output<'_>) -> Result<Outcome> {
     if let Some(path) = &args.out {
         check_writable(path)?;
     }
-    let answer = answer(&request, &question)?;
+    let answer = request.answer(&question, &mut Stages::new("comparing mechanisms"))?;
     let plan = answer.candidates[answer.best].plan.clone();
     // What is written is what was checked: the text, read back.
     let text = plan.to_json();
@@ -42,18 +39,6 @@ pub(crate) fn run(args: &PlanArgs, output: &mut Output<'_>) -> Result<Outcome> {
     output.text(report::text(&report, &question, replaced, output))?;
     output.json(&report)?;
     Ok(Outcome::Passed)
-}
-
-/// One mechanism has one optimiser, whose iterations can be shown.
-fn answer(request: &Request, question: &Question) -> Result<Recommendation> {
-    let _progress = Progress::waiting("comparing mechanisms");
-    Ok(match request.mechanism {
-        StrategyChoice::Auto => request.answer(question, &mut unobserved())?,
-        StrategyChoice::One(_) => {
-            let mut progress = Progress::new(1, "optimising");
-            request.answer(question, &mut strategies::observer(&mut progress))?
-        }
-    })
 }
 
 /// Reads a plan, with advice where it cannot be used.

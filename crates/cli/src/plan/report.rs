@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::parse::{adjacency_name, participation_name, workload_name};
-use crate::table::{Table, short};
+use crate::table::{Table, counted, digits, short};
 use corrnoise::planner::optimize::Target;
 use corrnoise::planner::plan::{Candidate, Question, Recommendation};
 use corrnoise::planner::{Claim, Method};
@@ -120,16 +120,10 @@ fn sampling_name(sampling: Sampling) -> String {
     }
 }
 
-/// Four digits, without zeros at the end.
-fn digits(value: f64) -> String {
-    let text = format!("{value:.3e}");
-    text.parse::<f64>().map_or(text, |rounded| rounded.to_string())
-}
-
 fn method_name(method: Method) -> &'static str {
     match method {
         Method::Gaussian => "Gaussian, exact",
-        Method::Amplified => "Poisson sampling, PLD",
+        Method::Amplified => "Poisson, PLD",
     }
 }
 
@@ -154,32 +148,42 @@ pub fn text(report: &Report, question: &Question, replaced: bool, output: &Outpu
             method_name(row.method).to_owned(),
         ]);
     }
-    let skipped = report.skipped.iter().map(|skipped| format!("  {}: {}\n", skipped.name, skipped.reason));
-    let skipped = skipped.collect::<String>();
-    let skipped = if skipped.is_empty() { skipped } else { format!("\nLeft out\n{skipped}") };
-    format!(
-        "{} steps, {} workload, clip norm {}, {}\n\n{}\nnoise: of the {}, relative to the best independent noise at the same ε and δ. Per parameter: state kept + rows made ahead; per step, rows of normals made and bytes moved.\n{skipped}\n{} {}\n\n{}",
-        question.num_steps,
+    let head = format!(
+        "{}, {} workload, clip norm {}, {}",
+        counted(question.num_steps as u64, "step"),
         workload_name(&question.workload),
         question.clip_norm,
         adjacency_name(question.adjacency),
-        table.render(output),
+    );
+    let legend = format!(
+        "noise: of the {}, relative to the best independent noise at the same ε and δ. Per parameter: state kept + rows made ahead; per step, rows of normals made and bytes moved.",
         match question.target {
             Target::Max => "worst released value",
             Target::Rms => "root mean square of all released values",
-        },
-        output.paint("1", "Recommended:"),
-        report.reason,
-        claim_text(&report.claim, output)
-    ) + &written(report, replaced)
+        }
+    );
+    let skipped = report.skipped.iter().map(|skipped| format!("  {}: {}\n", skipped.name, skipped.reason));
+    let skipped = skipped.collect::<String>();
+    let skipped = if skipped.is_empty() { skipped } else { format!("\nLeft out\n{skipped}") };
+    let reason = format!("{} {}", output.paint("1", "Recommended:"), report.reason);
+    format!(
+        "{}\n\n{}\n{}\n{}\n{}\n\n{}{}",
+        output.wrap(&head),
+        table.render(output),
+        output.wrap(&legend),
+        output.wrap(&skipped),
+        output.wrap(&reason),
+        claim_text(&report.claim, output),
+        output.wrap(&written(report, replaced))
+    )
 }
 
 /// A claim and what it rests on.
 pub fn claim_text(claim: &Claim, output: &Output<'_>) -> String {
     let how = match (&claim.amplified, claim.method) {
         (Some(amplified), Method::Amplified) => format!(
-            "amplified by Poisson sampling: {} rounds with probability {} and noise multiplier {}, by privacy loss distributions",
-            amplified.num_rounds,
+            "amplified by Poisson sampling: {} with probability {} and noise multiplier {}, by privacy loss distributions",
+            counted(amplified.num_rounds, "round"),
             digits(amplified.sampling_prob),
             short(amplified.noise_multiplier)
         ),
@@ -189,12 +193,9 @@ pub fn claim_text(claim: &Claim, output: &Output<'_>) -> String {
         ),
     };
     let assumptions: String = claim.assumptions.iter().map(|line| format!("  - {line}\n")).collect();
-    format!(
-        "{} ε = {} at δ = {:e}; {how}\nprovided that\n{assumptions}",
-        output.paint("1", "Claim:"),
-        short(claim.epsilon),
-        claim.delta
-    )
+    let (epsilon, delta) = (short(claim.epsilon), claim.delta);
+    let claimed = format!("{} ε = {epsilon} at δ = {delta:e}; {how}", output.paint("1", "Claim:"));
+    output.wrap(&format!("{claimed}\nprovided that\n{assumptions}"))
 }
 
 fn written(report: &Report, replaced: bool) -> String {

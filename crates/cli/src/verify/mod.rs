@@ -12,6 +12,7 @@ use crate::output::Output;
 use crate::plan;
 use crate::progress::Progress;
 use crate::table::{seconds, short};
+use crate::wrap::lines;
 use corrnoise::Plan;
 use corrnoise::planner::Claim;
 use serde::Serialize;
@@ -108,7 +109,7 @@ pub(crate) fn run(args: &VerifyArgs, output: &mut Output<'_>) -> Result<Outcome>
             seconds: start.elapsed().as_secs_f64(),
             detail: finding.detail,
         };
-        output.text(line(&check, output))?;
+        progress.suspend(|| output.text(line(&check, output)))?;
         checks.push(check);
     }
     drop(progress);
@@ -135,6 +136,11 @@ fn claim(plan: &Plan) -> Result<Finding> {
     })
 }
 
+/// Columns in front of what a check rests on, where that has a line of its own.
+const INDENT: usize = 8;
+/// What a check rests on stands beside its name where this many columns are left for it, and below otherwise.
+const LEAST_DETAIL: usize = 40;
+
 fn line(check: &Check, output: &Output<'_>) -> String {
     let (word, colour) = match check.verdict {
         Verdict::Passed => ("ok     ", "32"),
@@ -143,5 +149,12 @@ fn line(check: &Check, output: &Output<'_>) -> String {
     };
     let width = CHECKS.iter().map(|(name, _)| name.chars().count()).fold(0, usize::max);
     let (name, time) = (check.name, seconds(check.seconds));
-    format!("{} {name:<width$} {time:>10}  {}", output.paint(colour, word), check.detail)
+    let head = format!("{} {name:<width$} {time:>8}", output.paint(colour, word));
+    let (columns, beside) = (output.screen.width, INDENT + width + 11);
+    let (indent, start) = match columns >= beside + LEAST_DETAIL {
+        true => (beside, format!("{head}  ")),
+        false => (INDENT, format!("{head}\n{}", " ".repeat(INDENT))),
+    };
+    let detail = lines(&check.detail, columns - indent, 0);
+    start + &detail.join(&format!("\n{}", " ".repeat(indent)))
 }

@@ -70,7 +70,7 @@ impl Sums {
     }
 }
 
-/// Φ.
+/// Φ, the distribution function of a standard normal.
 pub fn cdf(x: f64) -> f64 {
     0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2)
 }

@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 pub fn run(line: &[&str]) -> (u8, String, String) {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let arguments = std::iter::once("corrnoise").chain(line.iter().copied()).map(Into::into);
-    let code = corrnoise_cli::run(arguments, &mut stdout, &mut stderr, false);
+    let code = corrnoise_cli::run(arguments, &mut stdout, &mut stderr, corrnoise_cli::Screen::PLAIN);
     (code, String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
 }
 

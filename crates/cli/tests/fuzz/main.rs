@@ -24,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 fn run(line: &Line) -> (u8, String, String) {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let arguments = std::iter::once("corrnoise".into()).chain(line.words.iter().cloned());
-    let code = corrnoise_cli::run(arguments, &mut stdout, &mut stderr, false);
+    let code = corrnoise_cli::run(arguments, &mut stdout, &mut stderr, corrnoise_cli::Screen::PLAIN);
     (code, String::from_utf8(stdout).expect("text"), String::from_utf8(stderr).expect("text"))
 }
 

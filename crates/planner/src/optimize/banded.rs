@@ -29,8 +29,9 @@ pub fn optimize(problem: &Problem, num_bands: usize, observer: Observer<'_>) -> 
     let powers: &[f64] = if problem.target == Target::Rms { &[1.0] } else { &[4.0, 32.0, 256.0, 2048.0] };
     for &power in powers {
         let mut objective = |x: &[f64], gradient: &mut [f64]| setting.objective(x, power, gradient);
-        let mut report =
-            |progress: Progress| observer(Progress { loss: (0.5 * progress.loss).exp(), ..progress });
+        let mut report = |progress: Progress| {
+            observer.iteration(Progress { loss: (0.5 * progress.loss).exp(), ..progress })
+        };
         let settings = Settings { value_tolerance: 1e-9, max_iterations: 300, ..Settings::default() };
         let found = minimize(&mut objective, x, settings, &mut report);
         iterations += found.iterations;

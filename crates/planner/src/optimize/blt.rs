@@ -173,8 +173,11 @@ impl<'a, 'b> Search<'a, 'b> {
         let (mut last, mut stalled) = (f64::INFINITY, 0);
         let found = minimize(&mut variables, x, settings, &mut |progress: Progress| {
             let loss = (0.5 * progress.loss.min(best)).exp();
-            let heard =
-                observer(Progress { iteration: before + progress.iteration, max_iterations: limit, loss });
+            let heard = observer.iteration(Progress {
+                iteration: before + progress.iteration,
+                max_iterations: limit,
+                loss,
+            });
             *stopped |= heard.is_break();
             stalled = if last - progress.loss < STALLED { stalled + 1 } else { 0 };
             last = progress.loss;

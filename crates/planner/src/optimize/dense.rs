@@ -57,7 +57,7 @@ pub fn optimize(problem: &Problem, observer: Observer<'_>) -> Result<Optimum> {
     let lower = problem.workload.matrix(n)?;
     let workload = Matrix::from_fn(n, n, |t, s| lower.get(t, s));
     let mut observe =
-        |iteration, loss| observer(Progress { iteration, max_iterations: MAX_ITERATIONS, loss });
+        |iteration, loss| observer.iteration(Progress { iteration, max_iterations: MAX_ITERATIONS, loss });
     let inverse = bidiagonal_inverse(&problem.workload, n);
     let toeplitz = problem.workload.coefs(1).is_some();
     let rows = match problem.target {

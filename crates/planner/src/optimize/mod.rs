@@ -104,8 +104,43 @@ pub struct Progress {
     pub loss: f64,
 }
 
-/// Hears of progress, and may stop the run: the best strategy so far is returned.
-pub type Observer<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
+/// What a comparison of strategies is doing at the moment; displays as words for a progress line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage<'a> {
+    /// It searches for the best strategy of the named class.
+    Optimizing(&'a str),
+    /// It calibrates the noise of the named strategy and computes its privacy claim.
+    Certifying(&'a str),
+}
+
+impl std::fmt::Display for Stage<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Stage::Optimizing(class) => write!(f, "optimising {class}"),
+            Stage::Certifying(strategy) => write!(f, "certifying {strategy}"),
+        }
+    }
+}
+
+/// Hears of progress. A closure that takes a [`Progress`] is an observer that ignores stages.
+pub trait Observe {
+    /// Hears of an iteration, and may stop the run: the best strategy so far is returned.
+    fn iteration(&mut self, progress: Progress) -> ControlFlow<()>;
+
+    /// Hears what the iterations that follow are for.
+    fn stage(&mut self, stage: Stage<'_>) {
+        let _ = stage;
+    }
+}
+
+impl<F: FnMut(Progress) -> ControlFlow<()>> Observe for F {
+    fn iteration(&mut self, progress: Progress) -> ControlFlow<()> {
+        self(progress)
+    }
+}
+
+/// An observer as the optimisers borrow it.
+pub type Observer<'a> = &'a mut dyn Observe;
 
 /// An observer that never stops anything.
 pub fn unobserved() -> impl FnMut(Progress) -> ControlFlow<()> {

@@ -86,7 +86,7 @@ fn settings() -> Settings {
 
 /// Objectives are logarithms of squared losses; people want losses.
 fn report(observer: Observer<'_>) -> impl FnMut(Progress) -> std::ops::ControlFlow<()> {
-    |progress| observer(Progress { loss: (0.5 * progress.loss).exp(), ..progress })
+    |progress| observer.iteration(Progress { loss: (0.5 * progress.loss).exp(), ..progress })
 }
 
 /// What all evaluations share.

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::factorization::Factorization;
-use crate::optimize::{Observer, Problem};
+use crate::optimize::{Observer, Problem, Stage};
 use crate::plan::calibrate::{Goal, block_poisson};
 use crate::plan::recommend::{
     Candidate, Question, Recommendation, Setting, candidate, independent, recommend, terms,
@@ -49,11 +49,14 @@ impl Request {
         let plain = Factorization::new(Strategy::Identity, question.num_steps)?;
         // The cheapest mechanism comes first: what it refuses is the question's fault, and no optimiser need run for it.
         Basis::new(&plain.form()?, question.num_steps, &terms(question, schedule.clone()))?;
+        let name = spec.to_string();
+        observer.stage(Stage::Optimizing(&name));
         let strategy = match spec {
             StrategySpec::Identity => plain.clone(),
             _ => spec.build(&self.problem(question, &schedule)?, observer)?,
         };
-        let chosen = candidate(question, &spec.to_string(), &strategy, schedule.clone())?;
+        observer.stage(Stage::Certifying(&name));
+        let chosen = candidate(question, &name, &strategy, schedule.clone())?;
         if let Some(most) = question.max_state_bytes.filter(|most| chosen.engine_bytes > *most) {
             let expected = self.spelling.of(&format!("at most {most}, as --max-state-bytes says"));
             let held = format!("{} bytes per parameter", chosen.memory());
@@ -61,6 +64,7 @@ impl Request {
         }
         let (mut candidates, mut skipped) = (vec![chosen], Vec::new());
         if *spec != StrategySpec::Identity {
+            observer.stage(Stage::Certifying("identity"));
             match independent_beside(question, &candidates[0], &plain, schedule) {
                 Ok(independent) => candidates.push(independent),
                 Err(error) => skipped.push(("identity".into(), error.to_string())),

@@ -10,7 +10,7 @@ pub(crate) use super::compare::independent;
 
 use crate::error::{Error, Result, check_steps};
 use crate::factorization::Factorization;
-use crate::optimize::{self, Observer, Problem, Target, toeplitz};
+use crate::optimize::{self, Observer, Problem, Stage, Target, toeplitz};
 use crate::plan::calibrate::{Goal, block_poisson, calibrate, calibrate_bands, check_batches};
 use crate::privacy::account::Budget;
 use crate::privacy::certificate::{Certificate, Utility};
@@ -141,9 +141,11 @@ pub fn recommend(question: &Question, observer: Observer<'_>) -> Result<Recommen
     let cycle = question.setting.cycle(question.num_steps)?;
     // Independent noise always works: if it does not, the question is at fault.
     let plain = Factorization::new(Strategy::Identity, question.num_steps)?;
+    observer.stage(Stage::Certifying("identity"));
     let mut candidates = vec![candidate(question, "identity", &plain, cycle.clone())?];
     let mut skipped = Vec::new();
     for (name, attempt) in attempts(question, &cycle, observer)? {
+        observer.stage(Stage::Certifying(&name));
         match attempt.and_then(|(strategy, schedule)| candidate(question, &name, &strategy, schedule)) {
             Ok(candidate) => candidates.push(candidate),
             Err(error) => skipped.push((name, error.to_string())),
@@ -207,7 +209,8 @@ fn attempts(question: &Question, cycle: &Schedule, observer: Observer<'_>) -> Re
         target: question.target,
     };
     let under = |strategy: Result<Factorization>| strategy.map(|strategy| (strategy, cycle.clone()));
-    let mut attempts = sampled(question, &problem);
+    let mut attempts = sampled(question, &problem, observer);
+    observer.stage(Stage::Optimizing("blt"));
     let blt = optimize::blt::optimize_auto(&problem, 1e-3, observer).map(|best| best.factorization);
     let buffers = |strategy: &Factorization| match strategy.strategy() {
         Strategy::Blt(blt) => blt.num_buffers(),
@@ -223,10 +226,12 @@ fn attempts(question: &Question, cycle: &Schedule, observer: Observer<'_>) -> Re
             _ => n,
         };
         let most = separation.min(most_bands(question)).min(n).max(1);
+        observer.stage(Stage::Optimizing("banded-opt"));
         let banded = toeplitz::best_bands(&problem, most, observer);
         let name = banded.as_ref().map_or("banded-opt".into(), |(bands, _)| format!("banded-opt:{bands}"));
         attempts.push((name, under(banded.map(|(_, best)| best.factorization))));
         let bands = 8.min(n);
+        observer.stage(Stage::Optimizing("bandinv-opt"));
         let inverse = toeplitz::banded_inverse(&problem, bands, observer);
         attempts.push((format!("bandinv-opt:{bands}"), under(inverse.map(|best| best.factorization))));
         let bisr = Strategy::banded_inverse_square_root(bands).and_then(|s| Factorization::new(s, n));
@@ -240,6 +245,7 @@ fn attempts(question: &Question, cycle: &Schedule, observer: Observer<'_>) -> Re
         attempts.push(too_large("tree", "n³/6", n, crate::CUBIC_LIMIT));
     }
     if n <= DENSE_STEPS {
+        observer.stage(Stage::Optimizing("dense"));
         let dense = optimize::dense::optimize(&problem, observer).map(|best| best.factorization);
         attempts.push(("dense".into(), under(dense)));
     } else {
@@ -255,7 +261,7 @@ fn too_large(name: &str, cost: &'static str, n: usize, limit: usize) -> Attempt 
 }
 
 /// Independent noise and bands under Poisson sampling, where there is a dataset to sample from.
-fn sampled(question: &Question, problem: &Problem) -> Vec<Attempt> {
+fn sampled(question: &Question, problem: &Problem, observer: Observer<'_>) -> Vec<Attempt> {
     let Setting::Centralized { dataset_size, batch_size } = question.setting else { return Vec::new() };
     let one_block = Schedule::Sampling(block_poisson(dataset_size, batch_size, 1));
     let plain = Factorization::new(Strategy::Identity, question.num_steps);
@@ -264,6 +270,7 @@ fn sampled(question: &Question, problem: &Problem) -> Vec<Attempt> {
     if question.num_steps <= BANDED_STEPS
         && let Goal::Budget(budget) = question.goal
     {
+        observer.stage(Stage::Optimizing("banded-opt, block-cyclic Poisson"));
         let tuned = tuned_bands(question, problem, dataset_size, batch_size, budget);
         let name = match &tuned {
             Ok((strategy, _)) => format!("banded-opt:{}, block-cyclic Poisson", strategy.num_bands()),

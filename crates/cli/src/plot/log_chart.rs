@@ -1,8 +1,8 @@
-//! Axes with lines on them.
+//! A chart of lines on two logarithmic axes.
 
-use super::{Align, BLACK, Frame, GREY, Mark, PALE, Pen, Stroke};
+use super::canvas::{Align, BLACK, Frame, GREY, Mark, PALE, Pen, Stroke};
 
-/// A logarithmic scale.
+/// A logarithmic scale of positive values.
 #[derive(Clone, Copy, Debug)]
 pub struct Log {
     low: f64,

@@ -1,15 +1,18 @@
-//! What the picture compares: the noise in every released value, of the strategy and of independent noise.
+//! A chart of the noise in every released value: of the strategy, and of independent noise.
 //!
 //! A strategy without a plan has losses: sensitivity times error, for unit privacy without amplification. A plan has a standard deviation,
-//! and independent noise has another one for the same (ε, δ), under sampling of its own kind: what the table of `plan` compares.
+//! and independent noise has another one for the same (ε, δ): what the table of `plan` compares, under the sampling that suits
+//! independent noise best. A plan that is drawn under other terms than its own is compared with nothing, because losses leave out
+//! the amplification that its own terms may have.
 
-use super::axes::Series;
-use super::{BLACK, BLUE, ORANGE, Stroke};
+use super::canvas::{BLACK, BLUE, ORANGE, Stroke};
+use super::log_chart::Series;
 use crate::failure::Result;
 use crate::inspect::Inspected;
+use crate::table::digits;
 use corrnoise::planner::account::Budget;
 use corrnoise::planner::{
-    Claim, Factorization, Goal, Method, Schedule, Strategy, Workload, calibrate, verify,
+    Claim, Factorization, Goal, Method, Schedule, Strategy, Terms, Workload, calibrate, verify,
 };
 use corrnoise::{Plan, Sampling};
 
@@ -29,26 +32,38 @@ impl PlanNoise {
         let Ok(certificate) = verify(plan) else {
             return Ok(PlanNoise { stddev: plan.stddev(), claim: None, independent: None });
         };
-        let mut terms = certificate.terms(plan);
-        let mut sampled = String::new();
-        if let Schedule::Sampling(sampling) = &mut terms.schedule {
-            // Independent noise has one band and needs no blocks that take turns: the same batches on average, from the whole dataset.
-            if let Sampling::BlockPoisson { dataset_size, num_blocks, sampling_prob } = *sampling {
-                let sampling_prob = sampling_prob / num_blocks as f64;
-                *sampling = Sampling::Poisson { dataset_size, sampling_prob };
-            }
-            if let Sampling::Poisson { sampling_prob, .. } = *sampling {
-                sampled = format!(", Poisson, p = {sampling_prob}");
-            }
-        }
-        let claim = certificate.claim;
-        let rival = || -> Option<f64> {
+        let (claim, terms) = (certificate.claim.clone(), certificate.terms(plan));
+        let rival = |(schedule, sampled): (Schedule, String)| -> Option<(f64, String)> {
             let goal = Goal::Budget(Budget::new(claim.epsilon, claim.delta).ok()?);
             let identity = Factorization::new(Strategy::Identity, num_steps).ok()?;
-            Some(calibrate(&identity, &terms, workload, &goal).ok()?.stddev())
+            let terms = Terms { schedule, ..terms.clone() };
+            Some((calibrate(&identity, &terms, workload, &goal).ok()?.stddev(), sampled))
         };
-        let independent = rival().map(|stddev| (stddev, sampled));
-        Ok(PlanNoise { stddev: plan.stddev(), claim: Some(claim), independent })
+        // At every step its error is the same multiple of its standard deviation, so the least of them is the best rival.
+        let rivals = schedules_of_independent_noise(&terms.schedule).into_iter().filter_map(rival);
+        let independent = rivals.min_by(|a, b| a.0.total_cmp(&b.0));
+        Ok(PlanNoise { stddev: plan.stddev(), claim: Some(certificate.claim), independent })
+    }
+}
+
+/// The plan's own schedule, and Poisson sampling of the same batches on average where there is a dataset to sample from, each with
+/// how the picture names it. Independent noise needs no blocks that take turns: it is sampled from the whole dataset.
+fn schedules_of_independent_noise(own: &Schedule) -> Vec<(Schedule, String)> {
+    let poisson = |dataset_size: u64, sampling_prob: f64| {
+        let schedule = Schedule::Sampling(Sampling::Poisson { dataset_size, sampling_prob });
+        (schedule, format!(", Poisson, p = {}", digits(sampling_prob)))
+    };
+    let same = (own.clone(), ", same schedule".to_owned());
+    match own.sampling() {
+        Some(Sampling::Poisson { dataset_size, sampling_prob }) => vec![poisson(dataset_size, sampling_prob)],
+        Some(Sampling::BlockPoisson { dataset_size, num_blocks, sampling_prob }) => {
+            vec![poisson(dataset_size, sampling_prob / num_blocks as f64)]
+        }
+        Some(
+            Sampling::Cyclic { dataset_size, num_batches: per_epoch }
+            | Sampling::BallsInBins { dataset_size, num_bins: per_epoch },
+        ) => vec![same, poisson(dataset_size, 1.0 / per_epoch as f64)],
+        Some(Sampling::MinSep { .. }) | None => vec![same],
     }
 }
 
@@ -73,14 +88,19 @@ impl Comparison {
         let own = inspected.loss.sensitivity.value;
         let Some(noise) = &inspected.noise else {
             let sensitivity = identity.sensitivity(&problem.participation, inspected.adjacency)?.value;
+            let independent = match inspected.is_plan {
+                true => None,
+                false => Some(("independent noise".to_owned(), errors(&identity, sensitivity)?)),
+            };
+            let own_name = if inspected.is_plan { "this plan's strategy" } else { "this strategy" };
             return Ok(Comparison {
                 titles: [
                     "Loss of every released value",
                     "step, from 1 on",
                     "sensitivity times standard error",
                 ],
-                own: ("this strategy".into(), errors(&inspected.factorization, own)?),
-                independent: Some(("independent noise".into(), errors(&identity, sensitivity)?)),
+                own: (own_name.into(), errors(&inspected.factorization, own)?),
+                independent,
                 bound,
             });
         };
@@ -117,7 +137,7 @@ impl Comparison {
         }
         if let Some(bound) = self.bound {
             let last = self.own.1.len() as f64;
-            let name = "the largest one of any strategy is above this";
+            let name = "under this participation, every strategy's largest value is above";
             series.push(line(name, vec![(1.0, bound), (last, bound)], dotted));
         }
         series

@@ -1,12 +1,13 @@
 //! The picture of a strategy: `C`, `C⁻¹`, their first columns, and the noise in every released value.
 
-use super::axes::{Series, chart};
-use super::heat::{Matrix, heat_map};
-use super::noise::Comparison;
-use super::{Align, BLACK, BLUE, Frame, GREY, Mark, ORANGE, Pen, Stroke, draw as draw_picture};
+use super::canvas::{Align, BLACK, BLUE, Frame, GREY, Mark, ORANGE, Pen, Stroke, draw as draw_picture};
+use super::heat_map::{Matrix, NOISE_LEVEL, heat_map};
+use super::log_chart::{Series, chart};
+use super::noise_comparison::Comparison;
 use crate::failure::Result;
 use crate::inspect::Inspected;
 use crate::parse::{Picture, participation_name, workload_name};
+use crate::table::counted;
 use corrnoise::planner::{Estimator, Factorization, Lower, Strategy, Tree};
 use std::collections::HashMap;
 
@@ -14,6 +15,8 @@ const SIZE: (u32, u32) = (1160, 1060);
 /// Steps whose matrix is drawn whole; of more, the first of them.
 const WHOLE: usize = 1024;
 const BLOCK: usize = 256;
+/// What the heat maps leave white ([`NOISE_LEVEL`]).
+const WHITE: &str = "zero, or below 2⁻²⁴ of the largest entry";
 /// Points of a line.
 const MAX_POINTS: usize = 400;
 
@@ -24,7 +27,7 @@ struct Matrices<'a> {
     note: String,
 }
 
-/// Draws the picture.
+/// Draws a strategy or a plan, and writes the picture.
 pub fn draw(inspected: &Inspected, picture: &Picture) -> Result<()> {
     let matrices = matrices(inspected)?;
     let (strategy_column, noising_column) = columns(inspected, &matrices)?;
@@ -45,7 +48,11 @@ pub fn draw(inspected: &Inspected, picture: &Picture) -> Result<()> {
                 name: "C⁻¹", points: thinned(&noising_column), stroke: dashed, mark: Some(Mark::Cross)
             },
         ];
-        let titles = ["First columns", "row, from 1 on", "size of the entry (zeros left out)"];
+        let titles = [
+            "First columns",
+            "row, from 1 on",
+            "size of the entry (left out: zeros, and below 2⁻²⁴ of the largest)",
+        ];
         chart(pen, frame(0, 1), titles, &coefficients);
         chart(pen, frame(1, 1), comparison.titles, &comparison.series(thinned));
     })
@@ -53,7 +60,8 @@ pub fn draw(inspected: &Inspected, picture: &Picture) -> Result<()> {
 
 fn title(pen: &mut dyn Pen, inspected: &Inspected) {
     let scaled = if inspected.factorization.has_scaled_columns() { ", columns normalised" } else { "" };
-    let heading = format!("{}{scaled}, {} steps", inspected.name, inspected.problem.num_steps);
+    let steps = counted(inspected.problem.num_steps as u64, "step");
+    let heading = format!("{}{scaled}, {steps}", inspected.name);
     pen.text((30.0, 28.0), Align::Left, 22.0, BLACK, &heading);
     let loss = &inspected.loss;
     let numbers = match &inspected.noise {
@@ -90,10 +98,10 @@ fn matrices(inspected: &Inspected) -> Result<Matrices<'static>> {
         String::new()
     };
     if let Strategy::Tree(estimator @ (Estimator::Plain | Estimator::Streaming)) = shown.strategy() {
-        let note = format!("{extent}by node and step; white: zero");
+        let note = format!("{extent}by node and step; white: {WHITE}");
         return tree_matrices(&Tree::new(*estimator, shown.num_steps())?, note);
     }
-    let note = format!("{extent}by step; white: zero");
+    let note = format!("{extent}by step; white: {WHITE}");
     Ok(Matrices { strategy: square(shown.matrix()?), noising: square(shown.inverse()?), note })
 }
 
@@ -118,8 +126,13 @@ fn tree_matrices(tree: &Tree, note: String) -> Result<Matrices<'static>> {
 
 /// First columns by size: all of a Toeplitz strategy, or of what is drawn.
 fn columns(inspected: &Inspected, matrices: &Matrices<'_>) -> Result<(Vec<f64>, Vec<f64>)> {
-    let shown = |matrix: &Matrix<'_>| (0..matrix.rows).map(|r| (matrix.entry)(r, 0).abs()).collect();
-    let sizes = |coefs: Vec<f64>| coefs.into_iter().map(f64::abs).collect();
+    // A chart leaves zeros out, and what rounding has left of them should not stretch its scale.
+    let sizes = |coefs: Vec<f64>| {
+        let largest = coefs.iter().fold(0.0, |most: f64, coef| most.max(coef.abs()));
+        let counts = |size: &f64| *size >= NOISE_LEVEL * largest;
+        coefs.into_iter().map(|coef| Some(coef.abs()).filter(counts).unwrap_or(0.0)).collect()
+    };
+    let shown = |matrix: &Matrix<'_>| sizes((0..matrix.rows).map(|r| (matrix.entry)(r, 0)).collect());
     let whole = &inspected.factorization;
     match (whole.is_plain(), whole.strategy_coefs()?, whole.noising_coefs()?) {
         (true, Some(strategy), Some(noising)) => Ok((sizes(strategy), sizes(noising))),

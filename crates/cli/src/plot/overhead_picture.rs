@@ -1,7 +1,8 @@
 //! The picture of `bench`: noise time over gradient time, of every form on every device.
 
-use super::axes::{Log, label};
-use super::{Align, BLACK, BLUE, Frame, GREY, Mark, ORANGE, PALE, Pen, Rgb, Stroke, draw as draw_picture};
+use super::canvas::{Align, BLACK, BLUE, Frame, GREY, Mark, ORANGE, PALE, Pen, Stroke, draw as draw_picture};
+use super::colour_map::Rgb;
+use super::log_chart::{Log, label};
 use crate::failure::Result;
 use crate::parse::Picture;
 
@@ -11,11 +12,12 @@ const MARKS: [(Mark, Rgb); 3] = [(Mark::Disc, BLACK), (Mark::Ring, BLUE), (Mark:
 /// Noise time over gradient time, by form and device.
 pub struct Overheads<'a> {
     pub title: String,
-    pub devices: Vec<&'a str>,
+    /// Names of the devices, each with whether its times are measured or predicted.
+    pub devices: Vec<(&'a str, &'static str)>,
     pub forms: Vec<(&'a str, Vec<f64>)>,
 }
 
-/// Draws the picture.
+/// Draws what was measured and predicted, and writes the picture.
 pub fn draw(overheads: &Overheads<'_>, picture: &Picture) -> Result<()> {
     let height = 160.0 + 34.0 * overheads.forms.len() as f64 + 24.0 * overheads.devices.len() as f64;
     draw_picture(picture, (900, height as u32), |pen| paint(pen, overheads, height))
@@ -24,11 +26,11 @@ pub fn draw(overheads: &Overheads<'_>, picture: &Picture) -> Result<()> {
 fn paint(pen: &mut dyn Pen, overheads: &Overheads<'_>, height: f64) {
     pen.text((30.0, 28.0), Align::Left, 20.0, BLACK, "Noise time over gradient time");
     pen.text((30.0, 54.0), Align::Left, 13.0, GREY, &overheads.title);
-    for (i, device) in overheads.devices.iter().enumerate() {
+    for (i, (device, source)) in overheads.devices.iter().enumerate() {
         let (mark, colour) = MARKS[i % MARKS.len()];
         let y = 84.0 + 24.0 * i as f64;
         pen.mark((40.0, y), mark, colour);
-        pen.text((56.0, y), Align::Left, 13.0, BLACK, device);
+        pen.text((56.0, y), Align::Left, 13.0, BLACK, &format!("{device} ({source})"));
     }
     let inner = Frame {
         left: 190.0,
