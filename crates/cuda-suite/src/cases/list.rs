@@ -336,5 +336,5 @@ pub fn deep(module: &str) -> Result<Vec<Case>> {
     let segments = vec![0..1 << 20, (1 << 20) + 5 * TILE + 1..2 << 20];
     let actions = one_by_one(steps, onto);
     let deep = Case { name: "deep", plan, keys: few_keys(), segments, shifts: vec![0, 1], actions };
-    Ok(vec![rare::last_bits(runs)?, rare::many_tails(runs)?, deep])
+    Ok(vec![rare::last_bits(runs)?, rare::extensions(runs)?, rare::many_tails(runs)?, deep])
 }

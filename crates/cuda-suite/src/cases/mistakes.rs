@@ -2,13 +2,13 @@
 
 use super::edge::{edge, rounded};
 use super::rare::SCALES;
-use super::witnesses::{BESIDE, LARGEST, key, last_bits};
+use super::witnesses::{BESIDE, LARGEST, key, last_bits, named_row, named_tiles};
 use crate::compare::Both;
-use corrnoise::Rounds;
 use corrnoise::chacha::ChaCha;
 use corrnoise::gauss::{
     COS, HALF_PI, LOG, MINUS_2_LN_2, SIN, TAIL_LIMIT, TWO_POW_MINUS_32, normals, radius, tail_radius,
 };
+use corrnoise::{Rounds, Row};
 use half::{bf16, f16};
 use std::cell::Cell;
 
@@ -144,15 +144,20 @@ fn shows<E: Both>(normal: f32, wrong: f32) -> bool {
 }
 
 /// The words of one pair in a block: radius, extension, angle.
-fn words_of(block: u64, pair: usize) -> [u32; 3] {
-    let cipher = ChaCha::new(key(0).bytes(), Rounds::R8);
-    let words = cipher.block(0, block);
-    [words[2 * pair], cipher.block(1 << 63, block)[2 * pair], words[2 * pair + 1]]
+fn words_of(row: Row, block: u64, pair: usize) -> [u32; 3] {
+    let cipher = ChaCha::new(key(row.incarnation()).bytes(), Rounds::R8);
+    let words = cipher.block(row.stream(), block);
+    [words[2 * pair], cipher.block(row.tail_stream(), block)[2 * pair], words[2 * pair + 1]]
+}
+
+/// The blocks of tiles.
+fn blocks(tiles: impl Iterator<Item = u64>) -> impl Iterator<Item = u64> {
+    tiles.flat_map(|tile| 32 * tile..32 * tile + 32)
 }
 
 /// The words of one pair in every block of the case.
 fn words(pair: usize) -> Vec<[u32; 3]> {
-    last_bits().flat_map(|tile| 32 * tile..32 * tile + 32).map(|block| words_of(block, pair)).collect()
+    blocks(last_bits()).map(|block| words_of(Row::default(), block, pair)).collect()
 }
 
 #[test]
@@ -170,7 +175,7 @@ fn without_a_mistake_they_are_the_normals() {
 fn a_wrong_limit_shows_in_every_pair() {
     for (blocks, has_tail) in [(LARGEST, true), (BESIDE, false)] {
         for (pair, block) in blocks.into_iter().enumerate() {
-            let [word, extension, angle] = words_of(block, pair);
+            let [word, extension, angle] = words_of(Row::default(), block, pair);
             let with = normals(tail_radius(word, extension), angle);
             let without = normals(radius(word), angle);
             let (right, wrong) = if has_tail { (with, without) } else { (without, with) };
@@ -185,6 +190,25 @@ fn a_wrong_limit_shows_in_every_pair() {
                     wrong.1.to_bits() as i32 - right.1.to_bits() as i32
                 )
             );
+        }
+    }
+}
+
+/// A bit of an extension that is set although it is not, from the twentieth on: those below are rounded off from most words.
+#[test]
+fn every_bit_of_an_extension_shows_in_every_pair() {
+    let row = named_row().unwrap();
+    for pair in 0..8 {
+        let all = blocks(named_tiles()).map(|block| words_of(row, block, pair));
+        let small: Vec<_> = all.filter(|[word, ..]| *word < 1 << 6).collect();
+        for bit in 20..32 {
+            let shown = |[word, extension, angle]: &[u32; 3]| {
+                let right = normals(tail_radius(*word, *extension), *angle);
+                let wrong = normals(tail_radius(*word, extension | 1 << bit), *angle);
+                let either = |shows: fn(f32, f32) -> bool| shows(right.0, wrong.0) || shows(right.1, wrong.1);
+                either(shows::<bf16>) && either(shows::<f16>)
+            };
+            assert!(small.iter().any(shown), "bit {bit}, pair {pair}");
         }
     }
 }

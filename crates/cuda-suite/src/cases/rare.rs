@@ -27,6 +27,11 @@ const EDGES: [Onto; 2] = [Onto::Edge { above: true }, Onto::Edge { above: false 
 /// Each scale is another chance that a last bit shows in bf16.
 pub(super) const SCALES: [f32; 10] = [1.0, 1.17, 0.83, 1.37, 0.71, 1.91, 0.59, 1.53, 1.07, 0.93];
 
+/// One row again and again, so that every last bit has its chances to show.
+fn at_all_scales(row: Row) -> impl Iterator<Item = (Row, f32, Onto)> {
+    SCALES.into_iter().flat_map(move |scale| EDGES.map(|onto| (row, scale, onto)))
+}
+
 /// Blocks with small radius words in each of the eight pairs, and on both sides of the limit.
 pub(super) fn tails(runs: Runs) -> Result<Case> {
     over_tiles("tails", runs, witnesses::tiles(), [(Row::default(), 1.25, Onto::Cancelled)])
@@ -38,14 +43,19 @@ pub(super) fn named_tails(runs: Runs) -> Result<Case> {
     over_tiles("named tails", runs, witnesses::named_tiles(), [(row, 1.25, Onto::Cancelled)])
 }
 
+/// The same, beside gradients in which the last bit of a normal shows.
+pub(super) fn extensions(runs: Runs) -> Result<Case> {
+    let row = witnesses::named_row()?;
+    over_tiles("extensions", runs, witnesses::named_tiles(), at_all_scales(row))
+}
+
 /// Normals that are another number if one operation is rounded otherwise, if one coefficient is its neighbour, or if a limit is off by
 /// one: each in every pair, beside gradients in which that shows.
 pub(super) fn last_bits(runs: Runs) -> Result<Case> {
     let mut tiles: Vec<u64> = witnesses::last_bits().chain(witnesses::tiles()).collect();
     tiles.sort_unstable();
     tiles.dedup();
-    let steps = SCALES.iter().flat_map(|scale| EDGES.map(|onto| (Row::default(), *scale, onto)));
-    over_tiles("last bits", runs, tiles.into_iter(), steps)
+    over_tiles("last bits", runs, tiles.into_iter(), at_all_scales(Row::default()))
 }
 
 /// Hundreds of small radius words in each pair, for the roundings behind them.

@@ -154,6 +154,14 @@ pub(super) fn disjoint(change: &Change<'_>) -> bool {
     // The cosine is positive before exclusive or sets its sign.
     let pairs = [("or.b32", "xor.b32"), ("or.b64", "xor.b64"), ("or.b64", "add.s64"), ("xor.b32", "or.b32")];
     let exclusive = pairs.contains(&(from, to));
+    // The sign is the highest bit: a carry out of it is lost, so that adding it flips it.
+    let is_sign = |register: &String| {
+        let and = change.definition(register).filter(|and| and.opcode == "and.b32");
+        and.is_some_and(|and| and.operands[2] == "-2147483648")
+    };
+    if (from, to) == ("xor.b32", "add.s32") {
+        return change.old.operands[1..].iter().any(is_sign);
+    }
     exclusive && change.old.operands[1..].iter().any(cleared)
 }
 
