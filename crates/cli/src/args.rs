@@ -3,7 +3,7 @@
 use crate::parse::{self, Backend, Picture, SamplingSpec, StrategyChoice, StrategySpec};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use corrnoise::Rounds;
-use corrnoise::planner::{Adjacency, Participation, Workload, optimize::Target};
+use corrnoise::planner::{Adjacency, Participation, Workload, optimize::Objective};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -132,8 +132,8 @@ pub(crate) struct PlanArgs {
     #[arg(long, short = 'w', value_name = "W", default_value = "prefix", value_parser = parse::workload)]
     pub workload: Workload,
     /// Which error counts: max (the worst released value) or rms
-    #[arg(long, value_name = "ERROR", default_value = "max", value_parser = parse::target)]
-    pub objective: Target,
+    #[arg(long, value_name = "ERROR", default_value = "max", value_parser = parse::objective)]
+    pub objective: Objective,
     /// Memory for noise, in bytes per parameter, at most: of what the CPU engine holds, rows made ahead included
     #[arg(long, value_name = "BYTES", value_parser = parse::size, allow_negative_numbers = true)]
     pub max_state_bytes: Option<u64>,
@@ -189,8 +189,8 @@ pub(crate) struct InspectArgs {
     #[arg(long)]
     pub column_normalize: bool,
     /// Which loss the optimised strategies make small: max or rms
-    #[arg(long, value_name = "LOSS", default_value = "max", value_parser = parse::target)]
-    pub objective: Target,
+    #[arg(long, value_name = "LOSS", default_value = "max", value_parser = parse::objective)]
+    pub objective: Objective,
     /// Draw C, C⁻¹, the coefficients and the error of every step: FILE.svg or FILE.png
     #[arg(long, value_name = "FILE", value_parser = parse::picture)]
     pub plot: Option<Picture>,

@@ -11,7 +11,7 @@ use crate::strategies::{self, Columns};
 use crate::table::{Table, short};
 use corrnoise::form::Kernel;
 use corrnoise::planner::optimize::Problem;
-use corrnoise::planner::{Adjacency, Certificate, Factorization, Kind, Loss, Participation, Workload};
+use corrnoise::planner::{Adjacency, Certificate, Exactness, Factorization, Loss, Participation, Workload};
 use serde::Serialize;
 use std::path::Path;
 
@@ -91,16 +91,16 @@ fn of_plan(args: &InspectArgs, path: &Path) -> Result<Inspected> {
             stated.as_ref().map(|c| &c.participation),
             Participation::Single,
         ),
-        target: args.objective,
+        objective: args.objective,
     };
     problem.participation.check(num_steps)?;
     let adjacency = given(&args.adjacency, stated.as_ref().map(|c| &c.adjacency), Adjacency::ZeroOut);
     let factorization = Factorization::from_form(plan.form(), num_steps)?;
-    // The leading block of a triangular matrix' inverse is the inverse of its leading block.
-    let block = Factorization::from_form(plan.form(), num_steps.min(strategies::NUM_COEFS))?;
+    // The leading part of a triangular matrix' inverse is the inverse of its leading part.
+    let part = Factorization::from_form(plan.form(), num_steps.min(strategies::NUM_COEFS))?;
     let columns = Columns {
-        strategy: strategies::first_column(&block.matrix()?),
-        noising: strategies::first_column(&block.inverse()?),
+        strategy: strategies::first_column(&part.matrix()?),
+        noising: strategies::first_column(&part.inverse()?),
     };
     let described = factorization.describe();
     let name = described.rsplit_once(", ").map_or(described.as_str(), |(name, _steps)| name).to_owned();
@@ -128,7 +128,7 @@ fn of_strategy(args: &InspectArgs, strategy: &StrategySpec, steps: u64) -> Resul
         num_steps: check_steps(steps)?,
         workload: given(&args.workload, None, Workload::Prefix),
         participation: given(&args.participation, None, Participation::Single),
-        target: args.objective,
+        objective: args.objective,
     };
     let adjacency = given(&args.adjacency, None, Adjacency::ZeroOut);
     let base = strategies::build(strategy, &problem)?;
@@ -185,12 +185,12 @@ fn report(inspected: &Inspected, args: &InspectArgs) -> Result<Report> {
         adjacency: adjacency_name(inspected.adjacency),
         column_normalized: args.column_normalize,
         objective: match args.objective {
-            corrnoise::planner::optimize::Target::Max => "max",
-            corrnoise::planner::optimize::Target::Rms => "rms",
+            corrnoise::planner::optimize::Objective::Max => "max",
+            corrnoise::planner::optimize::Objective::Rms => "rms",
         },
-        sensitivity_kind: match loss.sensitivity.kind {
-            Kind::Exact => "exact",
-            Kind::UpperBound => "upper bound",
+        sensitivity_kind: match loss.sensitivity.exactness {
+            Exactness::Exact => "exact",
+            Exactness::UpperBound => "upper bound",
         },
         sensitivity_reason: loss.sensitivity.reason,
         lower_bound: inspected.lower_bound.map(|(bound, _)| bound),

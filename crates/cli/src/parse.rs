@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 pub use corrnoise::planner::names::{
-    adjacency, adjacency_name, number, participation, participation_name, sampling, strategy,
-    strategy_choice, target, workload, workload_name,
+    adjacency, adjacency_name, number, objective, participation, participation_name, sampling, strategy,
+    strategy_choice, workload, workload_name,
 };
 pub use corrnoise::planner::{SamplingSpec, StrategyChoice, StrategySpec};
 

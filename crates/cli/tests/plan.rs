@@ -4,7 +4,7 @@ mod common;
 
 use common::{assert_keys, json, number, run};
 use corrnoise::planner::account::{self, Budget};
-use corrnoise::planner::optimize::{Problem, Target, blt, unobserved};
+use corrnoise::planner::optimize::{Objective, Problem, blt, unobserved};
 use corrnoise::planner::plan::{self, Question, Setting, recommend};
 use corrnoise::planner::{
     Adjacency, Certificate, Factorization, Goal, Participation, PrivacyUnit, Schedule, Strategy, Workload,
@@ -40,7 +40,7 @@ fn question(num_steps: usize, setting: Setting, goal: Goal) -> Question {
         setting,
         goal,
         workload: Workload::Prefix,
-        target: Target::Max,
+        objective: Objective::Max,
         adjacency: Adjacency::ZeroOut,
         privacy_unit: PrivacyUnit::Example,
         clip_norm: 1.0,
@@ -138,7 +138,7 @@ fn one_strategy_under_every_schedule() {
             num_steps: 24,
             workload: Workload::Prefix,
             participation: schedule.participation(24).unwrap(),
-            target: Target::Max,
+            objective: Objective::Max,
         };
         let strategy = blt::optimize(&problem, 2, &mut unobserved()).unwrap().factorization;
         let question = question(24, Setting::Streaming, goal);
@@ -422,7 +422,7 @@ const OTHER_LANGUAGES: [(&str, &str); 10] = [
     ),
     (
         "--steps 24 --mu 1 -s banded-opt:4 --objective rms --rounds 20 -w nesterov:0.8",
-        r#"{"num_steps": 24, "mu": 1, "mechanism": "banded-opt:4", "target": "rms", "rounds": 20, "workload": "nesterov:0.8"}"#,
+        r#"{"num_steps": 24, "mu": 1, "mechanism": "banded-opt:4", "objective": "rms", "rounds": 20, "workload": "nesterov:0.8"}"#,
     ),
     (
         "--steps 24 --dataset-size 400 --batch-size 10 --noise-multiplier 1.5 --delta 1e-5 -s identity --sampling poisson",

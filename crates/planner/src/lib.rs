@@ -24,11 +24,11 @@ pub mod utility;
 
 pub use error::{Error, Result};
 pub use factorization::{
-    CUBIC_LIMIT, Factorization, LINEAR_LIMIT, Lower, MATRIX_LIMIT, MAX_RING_BANDS, QUADRATIC_LIMIT,
+    CUBIC_LIMIT, Factorization, LINEAR_LIMIT, LowerTriangular, MATRIX_LIMIT, MAX_RING_BANDS, QUADRATIC_LIMIT,
 };
 pub use plan::{Goal, Request, SettingName, Spelling, block_poisson, calibrate, calibrate_bands};
 pub use privacy::{
-    Adjacency, Amplified, Certificate, Claim, Kind, Method, Participation, PrivacyUnit, Schedule,
+    Adjacency, Amplified, Certificate, Claim, Exactness, Method, Participation, PrivacyUnit, Schedule,
     Sensitivity, Terms, Utility, account, certificate, large_delta, max_feasible_participations, verified,
     verify,
 };

@@ -2,7 +2,7 @@
 //! the half sentence that follows a wrong one.
 
 use crate::error::{Error, Result};
-use crate::optimize::Target;
+use crate::optimize::Objective;
 use crate::plan::request::SettingName;
 use crate::privacy::claim::PrivacyUnit;
 use crate::privacy::participation::Participation;
@@ -50,16 +50,16 @@ pub fn adjacency(text: &str) -> Result<Adjacency> {
     match text {
         "zero-out" => Ok(Adjacency::ZeroOut),
         "replace-one" => Ok(Adjacency::ReplaceOne),
-        _ => Err(unknown("relation", "zero-out or replace-one")),
+        _ => Err(unknown("adjacency", "zero-out or replace-one")),
     }
 }
 
 /// `max` or `rms`.
-pub fn target(text: &str) -> Result<Target> {
+pub fn objective(text: &str) -> Result<Objective> {
     match text {
-        "max" => Ok(Target::Max),
-        "rms" => Ok(Target::Rms),
-        _ => Err(unknown("loss", "max or rms")),
+        "max" => Ok(Objective::Max),
+        "rms" => Ok(Objective::Rms),
+        _ => Err(unknown("objective", "max or rms")),
     }
 }
 
@@ -153,7 +153,7 @@ pub fn participation_name(participation: &Participation) -> String {
     }
 }
 
-/// A relation as [`adjacency`] reads it.
+/// An adjacency as [`adjacency`] reads it.
 pub fn adjacency_name(adjacency: Adjacency) -> &'static str {
     match adjacency {
         Adjacency::ZeroOut => "zero-out",
@@ -189,7 +189,7 @@ mod tests {
         for name in ["zero-out", "replace-one"] {
             assert_eq!(adjacency_name(adjacency(name).unwrap()), name);
         }
-        assert_eq!((target("max").unwrap(), target("rms").unwrap()), (Target::Max, Target::Rms));
+        assert_eq!((objective("max").unwrap(), objective("rms").unwrap()), (Objective::Max, Objective::Rms));
         assert_eq!(privacy_unit("user").unwrap(), PrivacyUnit::User);
         assert_eq!(setting("federated").unwrap(), SettingName::Federated);
     }
@@ -200,7 +200,7 @@ mod tests {
             participation("twice").unwrap_err(),
             workload("suffix").unwrap_err(),
             adjacency("add-remove").unwrap_err(),
-            target("mean").unwrap_err(),
+            objective("mean").unwrap_err(),
             privacy_unit("household").unwrap_err(),
             setting("decentralized").unwrap_err(),
         ];

@@ -72,7 +72,8 @@ fn examine(number: usize, counts: &Mutex<Counts>) -> bool {
             }
             add.made = 1;
             add.amplified = usize::from(stated.claim.method == Method::Amplified);
-            add.bounds = usize::from(stated.claim.sensitivity_kind == corrnoise_planner::Kind::UpperBound);
+            add.bounds =
+                usize::from(stated.claim.sensitivity_kind == corrnoise_planner::Exactness::UpperBound);
             add.steps = plan.num_steps() as usize;
         }
     }

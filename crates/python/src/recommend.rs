@@ -143,7 +143,7 @@ pub(crate) fn recommend(
         adjacency: named("adjacency", adjacency, names::adjacency)?,
         privacy_unit: named("privacy_unit", privacy_unit, names::privacy_unit)?,
         workload: named("workload", workload, names::workload)?,
-        target: named("target", target, names::target)?,
+        objective: named("target", target, names::objective)?,
         max_state_bytes: optional(max_state_bytes)?,
         mechanism: named("mechanism", mechanism, names::strategy_choice)?,
         sampling: sampling.map(|text| named("sampling", text, names::sampling)).transpose()?,

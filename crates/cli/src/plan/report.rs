@@ -4,7 +4,7 @@ use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::parse::{adjacency_name, participation_name, workload_name};
 use crate::table::{Table, short};
-use corrnoise::planner::optimize::Target;
+use corrnoise::planner::optimize::Objective;
 use corrnoise::planner::plan::{Candidate, Question, Recommendation};
 use corrnoise::planner::{Claim, Method};
 use corrnoise::{Plan, Sampling};
@@ -134,9 +134,9 @@ fn method_name(method: Method) -> &'static str {
 }
 
 pub fn text(report: &Report, question: &Question, replaced: bool, output: &Output<'_>) -> String {
-    let error = match question.target {
-        Target::Max => "worst error",
-        Target::Rms => "rms error",
+    let error = match question.objective {
+        Objective::Max => "worst error",
+        Objective::Rms => "rms error",
     };
     let headings = ["", "mechanism", "schedule", "noise", error, "state", "rows", "moved", "ε", "by"];
     let mut table = Table::new(headings);
@@ -164,9 +164,9 @@ pub fn text(report: &Report, question: &Question, replaced: bool, output: &Outpu
         question.clip_norm,
         adjacency_name(question.adjacency),
         table.render(output),
-        match question.target {
-            Target::Max => "worst released value",
-            Target::Rms => "root mean square of all released values",
+        match question.objective {
+            Objective::Max => "worst released value",
+            Objective::Rms => "root mean square of all released values",
         },
         output.paint("1", "Recommended:"),
         report.reason,

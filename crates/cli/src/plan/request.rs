@@ -29,7 +29,7 @@ pub fn request(args: &PlanArgs) -> Request {
             Unit::User => PrivacyUnit::User,
         },
         workload: args.workload.clone(),
-        target: args.objective,
+        objective: args.objective,
         max_state_bytes: args.max_state_bytes,
         mechanism: args.strategy.clone(),
         sampling: args.sampling,

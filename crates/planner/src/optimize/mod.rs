@@ -13,7 +13,7 @@ pub mod toeplitz;
 use crate::error::Result;
 use crate::factorization::Factorization;
 use crate::privacy::participation::Participation;
-use crate::privacy::sensitivity::{Adjacency, Kind};
+use crate::privacy::sensitivity::{Adjacency, Exactness};
 use crate::utility::bounds;
 use crate::utility::workload::Workload;
 use std::ops::ControlFlow;
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// Which loss is made small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Target {
+pub enum Objective {
     /// The largest error of any released value.
     #[default]
     Max,
@@ -41,23 +41,23 @@ pub struct Problem {
     /// Who takes part when.
     pub participation: Participation,
     /// Which loss.
-    pub target: Target,
+    pub objective: Objective,
 }
 
 impl Problem {
     /// Prefix sums of a stream.
-    pub fn streaming(num_steps: usize, target: Target) -> Problem {
-        Problem { num_steps, workload: Workload::Prefix, participation: Participation::Single, target }
+    pub fn streaming(num_steps: usize, objective: Objective) -> Problem {
+        Problem { num_steps, workload: Workload::Prefix, participation: Participation::Single, objective }
     }
 
     /// The loss of a factorisation, and whether its sensitivity is exact.
-    pub fn loss(&self, factorization: &Factorization) -> Result<(f64, Kind)> {
+    pub fn loss(&self, factorization: &Factorization) -> Result<(f64, Exactness)> {
         let loss = factorization.loss(&self.workload, &self.participation, Adjacency::ZeroOut)?;
-        let value = match self.target {
-            Target::Max => loss.max_loss(),
-            Target::Rms => loss.rms_loss(),
+        let value = match self.objective {
+            Objective::Max => loss.max_loss(),
+            Objective::Rms => loss.rms_loss(),
         };
-        Ok((value, loss.sensitivity.kind))
+        Ok((value, loss.sensitivity.exactness))
     }
 
     /// A number that no strategy of any class goes below, and why, without much work: that of [`Problem::nuclear_bound`] for prefix
@@ -95,20 +95,20 @@ impl Problem {
 
 /// What a long run reports after each iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Progress {
+pub struct Iteration {
     /// Iterations so far.
-    pub iteration: usize,
+    pub number: usize,
     /// At most this many.
-    pub max_iterations: usize,
+    pub limit: usize,
     /// The loss so far.
     pub loss: f64,
 }
 
 /// Hears of progress, and may stop the run: the best strategy so far is returned.
-pub type Observer<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
+pub type Observer<'a> = &'a mut dyn FnMut(Iteration) -> ControlFlow<()>;
 
 /// An observer that never stops anything.
-pub fn unobserved() -> impl FnMut(Progress) -> ControlFlow<()> {
+pub fn unobserved() -> impl FnMut(Iteration) -> ControlFlow<()> {
     |_| ControlFlow::Continue(())
 }
 
@@ -120,7 +120,7 @@ pub struct Optimum {
     /// Its loss, evaluated anew.
     pub loss: f64,
     /// Whether the sensitivity in it is exact.
-    pub kind: Kind,
+    pub exactness: Exactness,
     /// No strategy goes below this.
     pub lower_bound: f64,
     /// Why.
@@ -139,12 +139,12 @@ impl Optimum {
         iterations: usize,
         start: Instant,
     ) -> Result<Optimum> {
-        let (loss, kind) = problem.loss(&factorization)?;
+        let (loss, exactness) = problem.loss(&factorization)?;
         let (lower_bound, bound_reason) = problem.lower_bound();
         Ok(Optimum {
             factorization,
             loss,
-            kind,
+            exactness,
             lower_bound,
             bound_reason,
             iterations,

@@ -85,7 +85,7 @@ impl Request {
             num_steps: question.num_steps,
             workload: question.workload.clone(),
             participation,
-            target: question.target,
+            objective: question.objective,
         })
     }
 

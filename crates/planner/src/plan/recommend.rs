@@ -10,7 +10,7 @@ pub(crate) use super::compare::independent;
 
 use crate::error::{Error, Result, check_steps};
 use crate::factorization::Factorization;
-use crate::optimize::{self, Observer, Problem, Target, toeplitz};
+use crate::optimize::{self, Objective, Observer, Problem, toeplitz};
 use crate::plan::calibrate::{Goal, block_poisson, calibrate, calibrate_bands, check_batches};
 use crate::privacy::account::Budget;
 use crate::privacy::certificate::{Certificate, Utility};
@@ -60,7 +60,7 @@ pub struct Question {
     /// What is released.
     pub workload: Workload,
     /// Which error counts.
-    pub target: Target,
+    pub objective: Objective,
     /// Neighbouring datasets.
     pub adjacency: Adjacency,
     /// Whose privacy.
@@ -178,9 +178,9 @@ pub fn candidate(
             Utility { max_error, rms_error }
         }
     };
-    let error = match question.target {
-        Target::Max => utility.max_error,
-        Target::Rms => utility.rms_error,
+    let error = match question.objective {
+        Objective::Max => utility.max_error,
+        Objective::Rms => utility.rms_error,
     };
     let (state_bytes, engine_bytes) =
         (plan.form().state_bytes_per_param(), plan.form().engine_bytes_per_param());
@@ -204,7 +204,7 @@ fn attempts(question: &Question, cycle: &Schedule, observer: Observer<'_>) -> Re
         num_steps: n,
         workload: question.workload.clone(),
         participation: cycle.participation(n)?,
-        target: question.target,
+        objective: question.objective,
     };
     let under = |strategy: Result<Factorization>| strategy.map(|strategy| (strategy, cycle.clone()));
     let mut attempts = sampled(question, &problem);
@@ -306,7 +306,7 @@ mod tests {
             setting,
             goal: Goal::Budget(Budget { epsilon, delta: 1e-6 }),
             workload: Workload::Prefix,
-            target: Target::Max,
+            objective: Objective::Max,
             adjacency: Adjacency::ZeroOut,
             privacy_unit: PrivacyUnit::Example,
             clip_norm: 1.0,

@@ -1,7 +1,7 @@
 //! From options to an answer: what `corrnoise plan` and `corrnoise.plan` ask for, with one meaning, the same defaults and the same refusals.
 
 use crate::error::{Error, Result, check_finite};
-use crate::optimize::Target;
+use crate::optimize::Objective;
 use crate::plan::calibrate::Goal;
 use crate::plan::recommend::{Question, Setting};
 use crate::privacy::account::Budget;
@@ -111,7 +111,7 @@ pub struct Request {
     /// What is released.
     pub workload: Workload,
     /// Which error counts.
-    pub target: Target,
+    pub objective: Objective,
     /// Memory for noise per parameter, at most: of what the engine holds.
     pub max_state_bytes: Option<u64>,
     /// Which mechanism.
@@ -143,7 +143,7 @@ impl Default for Request {
             adjacency: Adjacency::ZeroOut,
             privacy_unit: PrivacyUnit::Example,
             workload: Workload::Prefix,
-            target: Target::Max,
+            objective: Objective::Max,
             max_state_bytes: None,
             mechanism: StrategyChoice::Auto,
             sampling: None,
@@ -162,7 +162,7 @@ impl Request {
             setting: self.setting(num_steps)?,
             goal: self.goal()?,
             workload: self.workload.clone(),
-            target: self.target,
+            objective: self.objective,
             adjacency: self.adjacency,
             privacy_unit: self.privacy_unit,
             clip_norm: self.clip_norm,
@@ -370,7 +370,7 @@ mod tests {
             (
                 Request {
                     num_steps: Some(20),
-                    mechanism: StrategyChoice::One(StrategySpec::Banded(10)),
+                    mechanism: StrategyChoice::One(StrategySpec::BandedSquareRoot(10)),
                     max_state_bytes: Some(40),
                     ..base()
                 },
@@ -434,7 +434,7 @@ mod tests {
     /// The goal is met as asked, and nothing is said of what has no number.
     #[test]
     fn without_an_epsilon_there_is_no_comparison() {
-        let mechanism = StrategyChoice::One(StrategySpec::Banded(3));
+        let mechanism = StrategyChoice::One(StrategySpec::BandedSquareRoot(3));
         let answer = answer(&Request { mu: Some(1e-9), mechanism, ..base() });
         assert_eq!((answer.candidates.len(), answer.reason.as_str()), (1, "banded:3: as asked for"));
         let claim = &answer.candidates[0].certificate.claim;
@@ -464,7 +464,7 @@ mod tests {
 
     #[test]
     fn rounds_are_those_of_every_candidate() {
-        let mechanism = StrategyChoice::One(StrategySpec::Banded(3));
+        let mechanism = StrategyChoice::One(StrategySpec::BandedSquareRoot(3));
         let request = Request { rounds: Rounds::R20, mechanism, ..base() };
         let answer = request.answer(&request.question().unwrap(), &mut unobserved()).unwrap();
         assert_eq!((answer.candidates.len(), answer.candidates[answer.best].name.as_str()), (2, "banded:3"));

@@ -16,7 +16,7 @@ use crate::privacy::account::tail::{beyond, beyond_sampled, delta_left};
 use crate::privacy::account::{Budget, MAX_PARAMETERS, Search, Subsampled, epsilon_of_delta, gdp};
 use crate::privacy::participation::Participation;
 use crate::privacy::schedule::{Poisson, Schedule};
-use crate::privacy::sensitivity::{Adjacency, Kind, Sensitivity};
+use crate::privacy::sensitivity::{Adjacency, Exactness, Sensitivity};
 use corrnoise_core::Form;
 use serde::{Deserialize, Serialize};
 
@@ -73,7 +73,7 @@ pub struct Claim {
     /// For clip norm 1, adjacency included.
     pub sensitivity: f64,
     /// Exact or an upper bound.
-    pub sensitivity_kind: Kind,
+    pub sensitivity_kind: Exactness,
     /// The subsampled mechanism, under Poisson sampling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amplified: Option<Amplified>,
@@ -242,7 +242,7 @@ impl Basis {
             gdp_mu,
             noise_multiplier: 1.0 / gdp_mu,
             sensitivity,
-            sensitivity_kind: self.sensitivity.kind,
+            sensitivity_kind: self.sensitivity.exactness,
             amplified: amplified.map(|(amplified, _)| amplified),
             assumptions: assumptions(terms, self.running.num_steps())?,
         })

@@ -13,6 +13,6 @@ pub use certificate::{Certificate, Utility, certificate};
 pub use claim::{Amplified, Claim, Method, PrivacyUnit, Terms};
 pub use participation::{Participation, max_feasible_participations};
 pub use schedule::Schedule;
-pub use sensitivity::{Adjacency, Kind, Sensitivity};
+pub use sensitivity::{Adjacency, Exactness, Sensitivity};
 pub use verified::{verified, verify};
 pub use warning::large_delta;

@@ -23,7 +23,7 @@ pub use blt::Blt;
 pub use tree::{Estimator, Tree};
 
 use crate::error::{Error, Result, check_finite};
-use crate::factorization::lower_triangular::Lower;
+use crate::factorization::lower_triangular::LowerTriangular;
 use crate::utility::workload::Workload;
 
 /// A strategy of any number of steps.
@@ -52,7 +52,7 @@ pub enum Strategy {
     /// Buffered linear Toeplitz.
     Blt(Blt),
     /// Any lower-triangular matrix.
-    Dense(Lower),
+    Dense(LowerTriangular),
     /// Tree aggregation.
     Tree(Estimator),
     /// `C⁻¹` is Toeplitz with these coefficients, zero beyond them.

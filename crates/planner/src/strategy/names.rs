@@ -15,13 +15,13 @@ pub enum StrategySpec {
     /// Independent noise on every output: `C = A`.
     Workload,
     /// The square root of the workload.
-    Toeplitz,
+    SquareRoot,
     /// The square root of the prefix sums, coefficient `t` times `(1 − ν)^t`.
     ToeplitzDamped(f64),
     /// The best Toeplitz `C`.
     ToeplitzOpt,
     /// The square root of the workload, cut to so many diagonals.
-    Banded(usize),
+    BandedSquareRoot(usize),
     /// The best banded Toeplitz `C`.
     BandedOpt(usize),
     /// The best banded `C` with free rows.
@@ -100,10 +100,10 @@ fn known(text: &str) -> Result<Option<StrategySpec>> {
     let spec = match name {
         "identity" => plain(StrategySpec::Identity),
         "workload" => plain(StrategySpec::Workload),
-        "toeplitz" => plain(StrategySpec::Toeplitz),
+        "toeplitz" => plain(StrategySpec::SquareRoot),
         "toeplitz-damped" => Ok(StrategySpec::ToeplitzDamped(fraction(name, "NU", argument)?)),
         "toeplitz-opt" => plain(StrategySpec::ToeplitzOpt),
-        "banded" => bands(StrategySpec::Banded),
+        "banded" => bands(StrategySpec::BandedSquareRoot),
         "banded-opt" => bands(StrategySpec::BandedOpt),
         "banded-full" => bands(StrategySpec::BandedFull),
         "blt" => Ok(StrategySpec::Blt(whole(name, "D", argument)?)),
@@ -143,9 +143,9 @@ impl StrategySpec {
         let strategy = match *self {
             StrategySpec::Identity => Strategy::Identity,
             StrategySpec::Workload => Strategy::Output(problem.workload.clone()),
-            StrategySpec::Toeplitz => Strategy::square_root(problem.workload.clone())?,
+            StrategySpec::SquareRoot => Strategy::square_root(problem.workload.clone())?,
             StrategySpec::ToeplitzDamped(damping) => Strategy::damped(damping)?,
-            StrategySpec::Banded(bands) => {
+            StrategySpec::BandedSquareRoot(bands) => {
                 Strategy::toeplitz(root(bands)?.strategy_coefs()?.unwrap_or_default())?
             }
             StrategySpec::Bisr(bands) => {
@@ -188,10 +188,10 @@ impl std::fmt::Display for StrategySpec {
         match self {
             StrategySpec::Identity => write!(f, "identity"),
             StrategySpec::Workload => write!(f, "workload"),
-            StrategySpec::Toeplitz => write!(f, "toeplitz"),
+            StrategySpec::SquareRoot => write!(f, "toeplitz"),
             StrategySpec::ToeplitzDamped(nu) => write!(f, "toeplitz-damped:{nu}"),
             StrategySpec::ToeplitzOpt => write!(f, "toeplitz-opt"),
-            StrategySpec::Banded(bands) => write!(f, "banded:{bands}"),
+            StrategySpec::BandedSquareRoot(bands) => write!(f, "banded:{bands}"),
             StrategySpec::BandedOpt(bands) => write!(f, "banded-opt:{bands}"),
             StrategySpec::BandedFull(bands) => write!(f, "banded-full:{bands}"),
             StrategySpec::Blt(buffers) => write!(f, "blt:{buffers}"),
@@ -207,7 +207,7 @@ impl std::fmt::Display for StrategySpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::optimize::{Target, unobserved};
+    use crate::optimize::{Objective, unobserved};
 
     const NAMES: [&str; 14] = [
         "identity",
@@ -250,7 +250,7 @@ mod tests {
     /// The numbers behind a name are those of its strategy: every class has a sensitivity of its own here.
     #[test]
     fn every_name_is_built_for_the_problem() {
-        let problem = Problem::streaming(12, Target::Max);
+        let problem = Problem::streaming(12, Objective::Max);
         let losses: Vec<f64> = NAMES
             .iter()
             .map(|name| {

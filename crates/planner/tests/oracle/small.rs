@@ -5,8 +5,8 @@ use corrnoise_core::form::{Kernel, Regenerate, Ring, Term};
 use corrnoise_core::{Family, Form, Plan, Sampling};
 use corrnoise_planner::account::Budget;
 use corrnoise_planner::{
-    Adjacency, Blt, Certificate, Error, Estimator, Factorization, Goal, Lower, Participation, PrivacyUnit,
-    Result, Schedule, Strategy, Terms, Workload, calibrate, certificate,
+    Adjacency, Blt, Certificate, Error, Estimator, Factorization, Goal, LowerTriangular, Participation,
+    PrivacyUnit, Result, Schedule, Strategy, Terms, Workload, calibrate, certificate,
 };
 
 /// Most steps.
@@ -249,7 +249,7 @@ fn strategy(random: &mut Random, class: usize, n: usize, count: usize) -> Result
                 }
                 row[t] = 0.3 + random.unit();
             }
-            Ok(Strategy::Dense(Lower::new(&rows)?))
+            Ok(Strategy::Dense(LowerTriangular::new(&rows)?))
         }
         11 => Ok(Strategy::Tree(Estimator::Plain)),
         12 => Ok(Strategy::Tree(Estimator::Streaming)),

@@ -1,6 +1,6 @@
 //! Poisson subsampling: the privacy of the subsampled Gaussian mechanism over many steps, as an upper bound that is hardly above the truth.
 //!
-//! Each direction of the neighbouring relation has a dominating pair: `(1 − p)N(0, σ²) + pN(1, σ²)` against `N(0, σ²)` (a unit is removed)
+//! Each direction of the adjacency has a dominating pair: `(1 − p)N(0, σ²) + pN(1, σ²)` against `N(0, σ²)` (a unit is removed)
 //! and the reverse (added). One step has a closed form, and so has p = 1. All else: one step's losses become atoms (`losses.rs`), whose sums
 //! are inverted from their transform (`compose.rs`). Tails live in the logarithmic domain; what is cut off is added to δ.
 
