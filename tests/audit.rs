@@ -50,12 +50,7 @@ fn audited_epsilon(with: &[f64], without: &[f64], threshold: f64, delta: f64) ->
 }
 
 fn terms(schedule: Schedule) -> Terms {
-    Terms {
-        schedule,
-        adjacency: Adjacency::ZeroOut,
-        privacy_unit: PrivacyUnit::Example,
-        clip_norm: CLIP_NORM,
-    }
+    Terms { schedule, adjacency: Adjacency::ZeroOut, unit: PrivacyUnit::Example, clip_norm: CLIP_NORM }
 }
 
 /// `(CᵀC u)` for the whitened likelihood ratio: `⟨C y, C g⟩ = ⟨y, CᵀC g⟩`.

@@ -76,7 +76,7 @@ fn entries_come_out_again() {
     let terms = |sampling| Terms {
         schedule: Schedule::Sampling(sampling),
         adjacency: Adjacency::ZeroOut,
-        privacy_unit: PrivacyUnit::Example,
+        unit: PrivacyUnit::Example,
         clip_norm: 1.0,
     };
     // Through plans, their certificates and their verification, where the table went through the losses.

@@ -1,19 +1,8 @@
 //! `docs/cli.md`, made of the help texts: it cannot say anything else than `--help` does.
 
-use crate::args::Cli;
+use crate::{Cli, JSON_KEYS};
 use clap::CommandFactory;
 use std::fmt::Write;
-
-/// What `--json` prints, by subcommand.
-const JSON_KEYS: [(&str, &str); 7] = [
-    ("plan", include_str!("reference/plan.md")),
-    ("inspect", include_str!("reference/inspect.md")),
-    ("account", include_str!("reference/account.md")),
-    ("generate", include_str!("reference/generate.md")),
-    ("bench", include_str!("reference/bench.md")),
-    ("verify", include_str!("reference/verify.md")),
-    ("completions", include_str!("reference/completions.md")),
-];
 
 /// The whole reference in Markdown.
 pub fn markdown() -> String {

@@ -9,7 +9,8 @@ use crate::privacy::participation::Participation;
 use crate::privacy::sensitivity::Adjacency;
 use crate::utility::workload::Workload;
 
-pub use crate::strategy::names::{sampling, strategy, strategy_choice};
+pub use crate::privacy::sampling::{SAMPLINGS, sampling};
+pub use crate::strategy::names::{STRATEGIES, strategy, strategy_choice};
 
 /// `single`, `full`, `cyclic:B,K` or `minsep:B,K`.
 pub fn participation(text: &str) -> Result<Participation> {
@@ -63,14 +64,28 @@ pub fn objective(text: &str) -> Result<Objective> {
     }
 }
 
+/// An objective as [`objective`] reads it.
+pub fn objective_name(objective: Objective) -> &'static str {
+    match objective {
+        Objective::Max => "max",
+        Objective::Rms => "rms",
+    }
+}
+
+/// The names that [`unit`] reads.
+pub const UNITS: [&str; 2] = ["example", "user"];
+
 /// `example` or `user`.
-pub fn privacy_unit(text: &str) -> Result<PrivacyUnit> {
+pub fn unit(text: &str) -> Result<PrivacyUnit> {
     match text {
         "example" => Ok(PrivacyUnit::Example),
         "user" => Ok(PrivacyUnit::User),
-        _ => Err(unknown("privacy unit", "example or user")),
+        _ => Err(unknown("unit", &listed(UNITS))),
     }
 }
+
+/// The names that [`setting`] reads.
+pub const SETTINGS: [&str; 3] = ["centralized", "federated", "streaming"];
 
 /// `centralized`, `federated` or `streaming`.
 pub fn setting(text: &str) -> Result<SettingName> {
@@ -78,7 +93,7 @@ pub fn setting(text: &str) -> Result<SettingName> {
         "centralized" => Ok(SettingName::Centralized),
         "federated" => Ok(SettingName::Federated),
         "streaming" => Ok(SettingName::Streaming),
-        _ => Err(unknown("setting", "centralized, federated or streaming")),
+        _ => Err(unknown("setting", &listed(SETTINGS))),
     }
 }
 
@@ -133,7 +148,17 @@ pub(crate) fn fraction(name: &str, letter: &str, argument: Option<&str>) -> Resu
     Err(Error::Input(format!("{letter} in {name}:{letter} is {value}: expected a number in [0, 1)")))
 }
 
-/// A name that stands for nothing.
+/// `a, b or c`.
+pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.into_iter().collect();
+    match names.split_last() {
+        Some((last, [])) => (*last).into(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// The error for a name that stands for nothing.
 pub(crate) fn unknown(kind: &str, expected: &str) -> Error {
     Error::Input(format!("no such {kind}; expected {expected}"))
 }
@@ -190,8 +215,10 @@ mod tests {
             assert_eq!(adjacency_name(adjacency(name).unwrap()), name);
         }
         assert_eq!((objective("max").unwrap(), objective("rms").unwrap()), (Objective::Max, Objective::Rms));
-        assert_eq!(privacy_unit("user").unwrap(), PrivacyUnit::User);
+        assert_eq!(UNITS.map(|name| unit(name).unwrap()), [PrivacyUnit::Example, PrivacyUnit::User]);
+        assert!(SETTINGS.iter().all(|name| setting(name).is_ok()));
         assert_eq!(setting("federated").unwrap(), SettingName::Federated);
+        assert_eq!((objective_name(Objective::Max), objective_name(Objective::Rms)), ("max", "rms"));
     }
 
     #[test]
@@ -201,7 +228,7 @@ mod tests {
             workload("suffix").unwrap_err(),
             adjacency("add-remove").unwrap_err(),
             objective("mean").unwrap_err(),
-            privacy_unit("household").unwrap_err(),
+            unit("household").unwrap_err(),
             setting("decentralized").unwrap_err(),
         ];
         let expected = ["minsep:B,K", "nesterov:BETA", "zero-out", "rms", "user", "federated"];

@@ -11,7 +11,7 @@ use serde_json::Value;
 const STEPS: usize = 48;
 
 fn terms(schedule: Schedule) -> Terms {
-    Terms { schedule, adjacency: Adjacency::ZeroOut, privacy_unit: PrivacyUnit::Example, clip_norm: 0.7 }
+    Terms { schedule, adjacency: Adjacency::ZeroOut, unit: PrivacyUnit::Example, clip_norm: 0.7 }
 }
 
 fn cyclic() -> Schedule {

@@ -171,7 +171,7 @@ impl Noise {
         let terms = Terms {
             schedule: Schedule::Sampling(setup.sampling(dataset_size)),
             adjacency: Adjacency::ZeroOut,
-            privacy_unit: PrivacyUnit::Example,
+            unit: PrivacyUnit::Example,
             clip_norm: setup.clip_norm,
         };
         let strategy = self.strategy(setup, dataset_size)?;

@@ -1,8 +1,9 @@
 //! This machine: noise, memory and a matrix multiply.
 
+use super::args::BenchArgs;
 use super::throughput::{self, Measured};
-use crate::args::BenchArgs;
 use crate::failure::Result;
+use crate::parse::Device;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, Par};
 use serde::Serialize;
@@ -23,14 +24,19 @@ pub struct Machine {
 /// Measures this machine's processors.
 pub fn measure(args: &BenchArgs) -> Result<Machine> {
     let steps = args.steps.unwrap_or(if args.quick { 3 } else { 7 }) as usize;
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let forms = throughput::measure(steps, args.quick)?;
+    let (threads, device) = match args.device {
+        Device::Scalar => (1, "this CPU, scalar, 1 thread".into()),
+        _ => {
+            let threads = std::thread::available_parallelism().map_or(1, usize::from);
+            (threads, format!("this CPU, {threads} threads"))
+        }
+    };
+    let forms = throughput::measure(steps, args.quick, threads, args.device.cpu_options())?;
     // Independent noise moves the gradient alone: the simplest traffic there is.
     let plain = &forms[0];
     let bytes_per_second = 1e9 * plain.gb_per_second / plain.share_of_bandwidth;
     let size = if args.quick { 512 } else { 1024 };
     let flops_per_second = Some(matmul_rate(size, steps.max(3), threads)?);
-    let device = format!("this CPU, {threads} threads");
     Ok(Machine { device, threads, flops_per_second, bytes_per_second, forms })
 }
 

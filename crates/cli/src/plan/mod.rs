@@ -1,11 +1,11 @@
 //! `plan`: from the numbers a trainer knows to a compared table, a recommendation and a file that training reads.
 
+mod args;
 mod report;
-mod request;
 
+pub(crate) use args::PlanArgs;
 pub(crate) use report::claim_text;
 
-use crate::args::PlanArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::output::{Output, check_writable, write_file};
 use crate::progress::Progress;
@@ -13,18 +13,16 @@ use crate::strategies;
 use corrnoise::Plan;
 use corrnoise::file::Access;
 use corrnoise::planner::optimize::unobserved;
-use corrnoise::planner::plan::{Question, Recommendation};
-use corrnoise::planner::{Request, StrategyChoice, verify};
+use corrnoise::planner::{Recommendation, Request, StrategyChoice, verify};
 use std::path::Path;
 
 pub(crate) fn run(args: &PlanArgs, output: &mut Output<'_>) -> Result<Outcome> {
-    let request = request::request(args);
-    let question = request.question()?;
+    let request = Request::from(args);
     if let Some(path) = &args.out {
         check_writable(path)?;
     }
-    let answer = answer(&request, &question)?;
-    let plan = answer.candidates[answer.best].plan.clone();
+    let answer = recommend(&request)?;
+    let plan = &answer.recommended().plan;
     // What is written is what was checked: the text, read back.
     let text = plan.to_json();
     let claim = verify(&Plan::from_json(&text)?)?.claim;
@@ -38,20 +36,20 @@ pub(crate) fn run(args: &PlanArgs, output: &mut Output<'_>) -> Result<Outcome> {
     for warning in &answer.warnings {
         output.note(&format!("warning: {warning}"));
     }
-    let report = report::Report::new(&answer, &plan, claim, args.out.as_deref())?;
-    output.text(report::text(&report, &question, replaced, output))?;
+    let report = report::Report::new(&answer, plan, claim, args.out.as_deref())?;
+    output.text(report::text(&report, &request, replaced, output))?;
     output.json(&report)?;
     Ok(Outcome::Passed)
 }
 
-/// One mechanism has one optimiser, whose iterations can be shown.
-fn answer(request: &Request, question: &Question) -> Result<Recommendation> {
-    let _progress = Progress::waiting("comparing mechanisms");
-    Ok(match request.mechanism {
-        StrategyChoice::Auto => request.answer(question, &mut unobserved())?,
+/// One strategy has one optimiser, whose iterations can be shown.
+fn recommend(request: &Request) -> Result<Recommendation> {
+    let _progress = Progress::waiting("comparing strategies");
+    Ok(match request.strategy {
+        StrategyChoice::Auto => request.recommend(&mut unobserved())?,
         StrategyChoice::One(_) => {
             let mut progress = Progress::new(1, "optimising");
-            request.answer(question, &mut strategies::observer(&mut progress))?
+            request.recommend(&mut strategies::observer(&mut progress))?
         }
     })
 }

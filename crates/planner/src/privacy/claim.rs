@@ -17,6 +17,7 @@ use crate::privacy::account::{Budget, MAX_PARAMETERS, Search, Subsampled, epsilo
 use crate::privacy::participation::Participation;
 use crate::privacy::schedule::{Poisson, Schedule};
 use crate::privacy::sensitivity::{Adjacency, Exactness, Sensitivity};
+use crate::strategy::Strategy;
 use corrnoise_core::Form;
 use serde::{Deserialize, Serialize};
 
@@ -38,8 +39,8 @@ pub struct Terms {
     pub schedule: Schedule,
     /// Neighbouring datasets.
     pub adjacency: Adjacency,
-    /// Whose privacy.
-    pub privacy_unit: PrivacyUnit,
+    /// Whose privacy is protected.
+    pub unit: PrivacyUnit,
     /// Largest norm of one unit's contribution to a step.
     pub clip_norm: f64,
 }
@@ -125,13 +126,7 @@ impl Basis {
                 ));
             }
             if running.num_bands() > num_blocks {
-                return Err(Error::parameter(
-                    "number of bands",
-                    running.num_bands(),
-                    format!(
-                        "at most {num_blocks}, one per block that takes its turn, under Poisson sampling"
-                    ),
-                ));
+                return Err(too_many_bands(&running, num_blocks));
             }
         }
         let sensitivity = running.sensitivity(&participation, terms.adjacency)?;
@@ -263,6 +258,19 @@ impl Basis {
     }
 }
 
+/// The error of a strategy that Poisson sampling does not amplify: it has more bands than blocks take turns, or is not banded at all.
+fn too_many_bands(running: &Factorization, num_blocks: usize) -> Error {
+    let most = format!("at most {num_blocks}, one per block that takes its turn, under Poisson sampling");
+    let class = match running.strategy() {
+        Strategy::Blt(_) | Strategy::OneParameter { .. } => "a BLT",
+        Strategy::BandedInverse(_) => "the inverse of a banded matrix",
+        Strategy::Dense(_) => "a dense matrix",
+        _ => return Error::parameter("number of bands", running.num_bands(), most),
+    };
+    let bands = format!("{}, since {class} is not banded", running.num_bands());
+    Error::parameter("number of bands", bands, most)
+}
+
 /// The error of a claim that the end of the tail refutes.
 fn beyond_the_end(gdp_mu: f64, delta: f64, taken: f64) -> Error {
     let why = "a unit may move noise beyond its end at 9.4 standard deviations, and is told apart there";
@@ -283,7 +291,7 @@ pub(crate) const MU_ROUNDING: f64 = 1e-10;
 
 fn assumptions(terms: &Terms, num_steps: usize) -> Result<Vec<String>> {
     let clip_norm = terms.clip_norm;
-    let contribution = match terms.privacy_unit {
+    let contribution = match terms.unit {
         PrivacyUnit::Example => "every example's gradient is clipped",
         PrivacyUnit::User => "the sum of all that one user contributes to a step is clipped",
     };
@@ -293,7 +301,7 @@ fn assumptions(terms: &Terms, num_steps: usize) -> Result<Vec<String>> {
     };
     Ok(vec![
         format!("{contribution} to norm {clip_norm} before the batch is summed; the noise is added to the sum"),
-        terms.schedule.describe(num_steps)?,
+        terms.schedule.assumption(num_steps)?,
         neighbours.into(),
         "the key, checkpoints and past noise stay secret; only noisy gradients and what follows from them are released".into(),
         format!(

@@ -1,8 +1,8 @@
-//! Strategies and sampling schemes by name: what `blt:4` and `block-poisson:10` stand for, in the command line and in other languages.
+//! Strategies by name: what `blt:4` stands for, in the command line and in other languages.
 
 use crate::error::{Error, Result};
 use crate::factorization::Factorization;
-use crate::names::{fraction, split, unknown, whole};
+use crate::names::{fraction, listed, split, unknown, whole};
 use crate::optimize::{self, Observer, Problem};
 use crate::strategy::Strategy;
 use crate::strategy::tree::Estimator;
@@ -50,23 +50,23 @@ pub enum StrategyChoice {
     One(StrategySpec),
 }
 
-/// How batches are drawn from a dataset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SamplingSpec {
-    /// Everyone joins every batch with one probability.
-    Poisson,
-    /// So many blocks take turns; within the block, as `Poisson`.
-    BlockPoisson(u64),
-    /// Shuffled once, in turns.
-    Cyclic,
-    /// As `Cyclic`, with batches of random size.
-    BallsInBins,
-    /// The trainer's own pipeline passes over the dataset, always in the same order.
-    None,
-}
-
-const STRATEGY_NAMES: &str = "identity, workload, toeplitz, toeplitz-damped:NU, toeplitz-opt, banded:B, banded-opt:B, banded-full:B, \
-                              blt:D, dense, tree, tree-full, bisr:B or bandinv-opt:B";
+/// Every strategy that has a name: how it is written, and what it is.
+pub const STRATEGIES: [(&str, &str); 14] = [
+    ("identity", "independent noise on every gradient"),
+    ("workload", "independent noise on every output (C = A)"),
+    ("toeplitz", "the square root of the workload, the best Toeplitz C for one participation and max loss"),
+    ("toeplitz-damped:NU", "square root of the prefix sums, coefficient t times (1 - NU)^t"),
+    ("toeplitz-opt", "the best Toeplitz C"),
+    ("banded:B", "the square root of the workload, cut to B diagonals"),
+    ("banded-opt:B", "the best banded Toeplitz C"),
+    ("banded-full:B", "the best banded C with free rows"),
+    ("blt:D", "the best buffered linear Toeplitz C with D buffers"),
+    ("dense", "the best lower-triangular C"),
+    ("tree", "binary tree, read by least squares over the nodes complete so far (streaming)"),
+    ("tree-full", "binary tree, least squares over the whole tree"),
+    ("bisr:B", "the inverse square root of the workload, cut to B diagonals"),
+    ("bandinv-opt:B", "the best Toeplitz C whose inverse has B diagonals"),
+];
 
 /// `name` or `name:argument`.
 ///
@@ -77,7 +77,7 @@ const STRATEGY_NAMES: &str = "identity, workload, toeplitz, toeplitz-damped:NU, 
 /// # Ok::<(), corrnoise_planner::Error>(())
 /// ```
 pub fn strategy(text: &str) -> Result<StrategySpec> {
-    known(text)?.ok_or_else(|| unknown("strategy", STRATEGY_NAMES))
+    known(text)?.ok_or_else(|| unknown("strategy", &listed(STRATEGIES.map(|(name, _)| name))))
 }
 
 /// `auto` or a strategy.
@@ -85,7 +85,8 @@ pub fn strategy_choice(text: &str) -> Result<StrategyChoice> {
     if text == "auto" {
         return Ok(StrategyChoice::Auto);
     }
-    let missing = || unknown("strategy", &format!("auto, {STRATEGY_NAMES}"));
+    let missing =
+        || unknown("strategy", &listed(std::iter::once("auto").chain(STRATEGIES.map(|(name, _)| name))));
     known(text)?.map(StrategyChoice::One).ok_or_else(missing)
 }
 
@@ -115,20 +116,6 @@ fn known(text: &str) -> Result<Option<StrategySpec>> {
         _ => return Ok(None),
     };
     spec.map(Some)
-}
-
-/// `poisson`, `block-poisson:B`, `cyclic`, `balls-in-bins` or `none`.
-pub fn sampling(text: &str) -> Result<SamplingSpec> {
-    match split(text) {
-        ("poisson", None) => Ok(SamplingSpec::Poisson),
-        ("block-poisson", blocks) => {
-            Ok(SamplingSpec::BlockPoisson(whole("block-poisson", "B", blocks)? as u64))
-        }
-        ("cyclic", None) => Ok(SamplingSpec::Cyclic),
-        ("balls-in-bins", None) => Ok(SamplingSpec::BallsInBins),
-        ("none", None) => Ok(SamplingSpec::None),
-        _ => Err(unknown("sampling", "poisson, block-poisson:B, cyclic, balls-in-bins or none")),
-    }
 }
 
 impl StrategySpec {
@@ -233,7 +220,8 @@ mod tests {
             assert_eq!(strategy_choice(name).unwrap(), StrategyChoice::One(strategy(name).unwrap()));
         }
         assert_eq!(strategy_choice("auto").unwrap(), StrategyChoice::Auto);
-        assert_eq!(sampling("block-poisson:12").unwrap(), SamplingSpec::BlockPoisson(12));
+        let listed = STRATEGIES.map(|(name, _)| name.split(':').next().unwrap());
+        assert_eq!(NAMES.map(|name| name.split(':').next().unwrap()), listed);
     }
 
     #[test]
@@ -244,7 +232,6 @@ mod tests {
         assert_eq!(message("banded:0"), "B in banded:B is \"0\": expected a whole number from 1 on");
         assert_eq!(message("tree:2"), "tree takes no argument, but \"2\" follows it");
         assert!(message("toeplitz-damped:1").contains("in [0, 1)"));
-        assert!(sampling("poisson:3").unwrap_err().to_string().contains("no such sampling"));
     }
 
     /// The numbers behind a name are those of its strategy: every class has a sensitivity of its own here.
