@@ -2,8 +2,8 @@
 
 use crate::error::Result;
 use crate::factorization::{Factorization, LINEAR_LIMIT, MATRIX_LIMIT};
-use crate::strategy::Strategy;
 use crate::strategy::tree::Tree;
+use crate::strategy::{Strategy, banded};
 
 /// `CᵀC` of a factorisation.
 pub(crate) struct Gram<'a> {
@@ -33,7 +33,7 @@ impl Gram<'_> {
                 }
                 Source::Tree(levels)
             }
-            (None, Strategy::Banded(rows)) => Source::Columns(banded_columns(factorization, rows)),
+            (None, Strategy::Banded(rows)) => Source::Columns(banded::columns(factorization, rows)),
             (None, _) => {
                 factorization.check_size("the Gram matrix", MATRIX_LIMIT, "n²/2")?;
                 let matrix = factorization.matrix()?;
@@ -110,18 +110,4 @@ fn lagged_sums(left: &[f64], right: &[f64], out: &mut Vec<f64>) {
         sum += a * b;
         *out = sum;
     }
-}
-
-fn banded_columns(factorization: &Factorization, rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
-    let n = factorization.num_steps();
-    let mut columns: Vec<Vec<f64>> = vec![Vec::new(); n];
-    for t in 0..n {
-        let start = factorization.segment(t).start;
-        for (age, value) in rows[t - start].iter().enumerate() {
-            let column = &mut columns[t - age];
-            column.resize(age, 0.0);
-            column.push(value / factorization.divisor(t - age));
-        }
-    }
-    columns
 }

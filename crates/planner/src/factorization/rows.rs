@@ -2,14 +2,11 @@
 
 use crate::error::Result;
 use crate::factorization::{CUBIC_LIMIT, Factorization};
-use crate::strategy::Strategy;
 use crate::strategy::tree::{Estimator, Tree};
-use std::collections::VecDeque;
+use crate::strategy::{Strategy, banded};
 
 /// Most steps of a quantity that costs n² operations.
 pub const QUADRATIC_LIMIT: usize = 65_536;
-/// Most operations on rows of the inverse of a banded matrix.
-const BANDED_WORK: usize = 10_000_000_000;
 
 /// Calls `visit(t, first, row)` for every step: `row` holds columns `first..=t` of row `t` of `C⁻¹`, normalisation included.
 /// Not for causal trees, whose rows have a column per node.
@@ -31,7 +28,7 @@ pub(crate) fn for_each_noising_row(
         return Ok(());
     }
     if let Strategy::Banded(rows) = factorization.strategy() {
-        return for_each_banded_row(factorization, rows, visit);
+        return banded::for_each_noising_row(factorization, rows, visit);
     }
     let mut rows = segment_rows(factorization, factorization.restart_every())?;
     for segment in factorization.segments() {
@@ -70,33 +67,4 @@ fn dense_row(terms: Vec<(u64, f64)>) -> Vec<f64> {
     let mut row = vec![0.0; len];
     terms.into_iter().for_each(|(node, weight)| row[node as usize / 2] = weight);
     row
-}
-
-/// `x_t = (e_t − Σ C[t,t−a] x_{t−a}) / C[t,t]`, from as many rows before as there are bands: the inverse is never held as a whole.
-fn for_each_banded_row(
-    factorization: &Factorization,
-    rows: &[Vec<f64>],
-    mut visit: impl FnMut(usize, usize, &[f64]),
-) -> Result<()> {
-    let bands = factorization.num_bands();
-    factorization.check_size("rows of the inverse", (2 * BANDED_WORK / bands).isqrt(), "n²·bands/2")?;
-    for segment in factorization.segments() {
-        let mut past: VecDeque<Vec<f64>> = VecDeque::with_capacity(bands);
-        for t in segment.clone() {
-            let own = t - segment.start;
-            let coefs = &rows[own];
-            let mut out = vec![0.0; own + 1];
-            for (weight, past) in coefs[1..].iter().zip(&past) {
-                out.iter_mut().zip(past).for_each(|(out, value)| *out -= weight * value);
-            }
-            out[own] += 1.0;
-            out.iter_mut().for_each(|value| *value /= coefs[0]);
-            let divisor = factorization.divisor(t);
-            let scaled: Vec<f64> = out.iter().map(|value| divisor * value).collect();
-            visit(t, segment.start, &scaled);
-            past.push_front(out);
-            past.truncate(bands - 1);
-        }
-    }
-    Ok(())
 }
