@@ -5,7 +5,7 @@
 //! sums, per coordinate, for clip norm 1 and δ = 1e-6: four mechanisms at ε = 1 and ε = 10.
 
 use corrnoise::planner::account::{Budget, Search, Subsampled, gdp_mu_of_budget};
-use corrnoise::planner::optimize::{Problem, Target, toeplitz, unobserved};
+use corrnoise::planner::optimize::{Objective, Problem, toeplitz, unobserved};
 use corrnoise::planner::{Participation, Schedule, Workload, calibrate_bands};
 use corrnoise_testkit::batch_size::{DATASET, HEADER, Row, STEPS};
 use plotters::prelude::*;
@@ -40,7 +40,7 @@ fn compute(budget: Budget, batch: u64) -> Outcome<Row> {
     let separation = ((DATASET / batch) as usize).min(STEPS);
     let participation = Participation::Cyclic { separation, max_participations: STEPS / separation };
     let problem =
-        Problem { num_steps: STEPS, workload: Workload::Prefix, participation, target: Target::Max };
+        Problem { num_steps: STEPS, workload: Workload::Prefix, participation, objective: Objective::Max };
     let average = |loss: f64| loss / batch as f64;
     let root = (STEPS as f64).sqrt();
     let epochs = (STEPS / separation) as f64;

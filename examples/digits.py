@@ -20,8 +20,8 @@ MOMENTUM = 0.9
 EPOCHS = 32
 BATCH_SIZE = 45  # at most, which makes 32 batches an epoch
 
-# The mechanism, and its learning rate by epsilon.
-MECHANISMS = {
+# The strategy, and its learning rate by epsilon.
+STRATEGIES = {
     "independent": ("identity", {8: 0.4, 2: 0.1}),
     "banded": ("banded-opt:32", {8: 3.2, 2: 0.8}),
     "BLT": ("blt:4", {8: 3.2, 2: 0.8}),
@@ -46,18 +46,17 @@ def split():
     return features[~is_test], labels[~is_test], features[is_test], labels[is_test]
 
 
-def make_plan(mechanism, epsilon, dataset_size):
+def make_plan(strategy, epsilon, dataset_size):
     """A verified plan that spends the whole budget, for SGD with this momentum."""
-    batches = -(-dataset_size // BATCH_SIZE)
     return corrnoise.plan(
-        EPOCHS * batches,
+        epochs=EPOCHS,
         dataset_size=dataset_size,
         batch_size=BATCH_SIZE,
         epsilon=epsilon,
         delta=DELTA,
-        mechanism=mechanism,
+        strategy=strategy,
         workload=f"momentum:{MOMENTUM}",
-        target="rms",
+        objective="rms",
         clip_norm=CLIP_NORM,
     )
 
@@ -102,10 +101,10 @@ def main():
     data = split()
     print("| noise |" + "".join(f" ε = {epsilon} | rate |" for epsilon in options.epsilons))
     print("|---|" + "---|---|" * len(options.epsilons))
-    for name, (mechanism, rates) in MECHANISMS.items():
+    for name, (strategy, rates) in STRATEGIES.items():
         line = f"| {name} |"
         for epsilon in options.epsilons:
-            plan = make_plan(mechanism, epsilon, len(data[1]))
+            plan = make_plan(strategy, epsilon, len(data[1]))
             errors = [100 * train(data, plan, seed, rates[epsilon]) for seed in range(options.seeds)]
             standard_error = np.std(errors, ddof=1) / options.seeds**0.5
             line += f" {np.mean(errors):.1f} ± {standard_error:.1f}% | {rates[epsilon]} |"

@@ -5,7 +5,7 @@
 //! Neyman and Pearson, thresholds of the likelihood ratio are the best tests; at the threshold e^ε, `δ = P₁ − e^ε P₀`.
 
 use corrnoise::planner::account::{Budget, Subsampled, delta_of_epsilon, epsilon_of_delta};
-use corrnoise::planner::optimize::{Problem, Target, blt, unobserved};
+use corrnoise::planner::optimize::{Objective, Problem, blt, unobserved};
 use corrnoise::planner::{
     Adjacency, Factorization, Goal, Method, Participation, PrivacyUnit, Schedule, Strategy, Terms, Workload,
     calibrate, verify,
@@ -50,12 +50,7 @@ fn audited_epsilon(with: &[f64], without: &[f64], threshold: f64, delta: f64) ->
 }
 
 fn terms(schedule: Schedule) -> Terms {
-    Terms {
-        schedule,
-        adjacency: Adjacency::ZeroOut,
-        privacy_unit: PrivacyUnit::Example,
-        clip_norm: CLIP_NORM,
-    }
+    Terms { schedule, adjacency: Adjacency::ZeroOut, unit: PrivacyUnit::Example, clip_norm: CLIP_NORM }
 }
 
 /// `(CᵀC u)` for the whitened likelihood ratio: `⟨C y, C g⟩ = ⟨y, CᵀC g⟩`.
@@ -74,7 +69,7 @@ fn a_correlated_run_leaks_what_it_claims() {
         num_steps: 12,
         workload: Workload::Prefix,
         participation: cyclic.clone(),
-        target: Target::Max,
+        objective: Objective::Max,
     };
     let delta = 1e-3;
     let blt = blt::optimize(&problem, 2, &mut unobserved()).unwrap().factorization;

@@ -2,7 +2,7 @@
 
 use corrnoise::Sampling;
 use corrnoise::planner::account::{Budget, gdp_mu_of_budget};
-use corrnoise::planner::optimize::{Problem, Target, toeplitz, unobserved};
+use corrnoise::planner::optimize::{Objective, Problem, toeplitz, unobserved};
 use corrnoise::planner::{
     Adjacency, Factorization, Goal, Participation, PrivacyUnit, Schedule, Strategy, Terms, Workload,
     calibrate, calibrate_bands, verify,
@@ -59,7 +59,7 @@ fn entries_come_out_again() {
     let terms = |sampling| Terms {
         schedule: Schedule::Sampling(sampling),
         adjacency: Adjacency::ZeroOut,
-        privacy_unit: PrivacyUnit::Example,
+        unit: PrivacyUnit::Example,
         clip_norm: 1.0,
     };
     // The errors come from verified plans, where the table was computed from the losses.
@@ -77,7 +77,7 @@ fn entries_come_out_again() {
     );
     let participation = Participation::Cyclic { separation: 64, max_participations: 32 };
     let problem =
-        Problem { num_steps: STEPS, workload: Workload::Prefix, participation, target: Target::Max };
+        Problem { num_steps: STEPS, workload: Workload::Prefix, participation, objective: Objective::Max };
     let banded = toeplitz::banded(&problem, 64, &mut unobserved()).unwrap();
     close(error(&banded.factorization, cyclic), row.banded);
     close(banded.loss / gdp_mu_of_budget(budget).unwrap() / 64.0, row.banded);

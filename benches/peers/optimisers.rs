@@ -3,28 +3,28 @@
 //! `optimise CASE REPEATS` → median seconds and loss. `evaluate CASE FILE` → the loss of a strategy given as little-endian f64
 //! (scales then decays of a BLT, coefficients of a Toeplitz strategy, rows of a dense one): theirs is judged by the same code as ours.
 
-use corrnoise::planner::optimize::{Optimum, Problem, Target, blt, dense, toeplitz, unobserved};
-use corrnoise::planner::{Blt, Factorization, Lower, Participation, Strategy, Workload};
+use corrnoise::planner::optimize::{Objective, Optimum, Problem, blt, dense, toeplitz, unobserved};
+use corrnoise::planner::{Blt, Factorization, LowerTriangular, Participation, Strategy, Workload};
 use std::io::{BufRead, Write};
 
 /// The problem of a case, and how we optimise it.
 fn case(name: &str) -> (Problem, fn(&Problem) -> corrnoise::planner::Result<Optimum>) {
     let streaming = Problem::streaming;
     match name {
-        "blt4-10000" => (streaming(10_000, Target::Max), |p| blt::optimize(p, 4, &mut unobserved())),
-        "blt4-1000000" => (streaming(1_000_000, Target::Max), |p| blt::optimize(p, 4, &mut unobserved())),
+        "blt4-10000" => (streaming(10_000, Objective::Max), |p| blt::optimize(p, 4, &mut unobserved())),
+        "blt4-1000000" => (streaming(1_000_000, Objective::Max), |p| blt::optimize(p, 4, &mut unobserved())),
         "blt4-min-sep" => {
             let participation = Participation::MinSep { min_sep: 100, max_participations: 10 };
             let workload = Workload::Prefix;
-            let problem = Problem { num_steps: 1000, workload, participation, target: Target::Max };
+            let problem = Problem { num_steps: 1000, workload, participation, objective: Objective::Max };
             (problem, |p| blt::optimize(p, 4, &mut unobserved()))
         }
-        "banded64-2048" => (streaming(2048, Target::Rms), |p| toeplitz::banded(p, 64, &mut unobserved())),
+        "banded64-2048" => (streaming(2048, Objective::Rms), |p| toeplitz::banded(p, 64, &mut unobserved())),
         "banded64-100000" => {
-            (streaming(100_000, Target::Rms), |p| toeplitz::banded(p, 64, &mut unobserved()))
+            (streaming(100_000, Objective::Rms), |p| toeplitz::banded(p, 64, &mut unobserved()))
         }
-        "dense-256" => (streaming(256, Target::Rms), |p| dense::optimize(p, &mut unobserved())),
-        "dense-512" => (streaming(512, Target::Rms), |p| dense::optimize(p, &mut unobserved())),
+        "dense-256" => (streaming(256, Objective::Rms), |p| dense::optimize(p, &mut unobserved())),
+        "dense-512" => (streaming(512, Objective::Rms), |p| dense::optimize(p, &mut unobserved())),
         other => panic!("unknown case {other}"),
     }
 }
@@ -37,7 +37,7 @@ fn strategy(name: &str, n: usize, numbers: Vec<f64>) -> Strategy {
         Strategy::toeplitz(numbers).expect("coefficients")
     } else {
         let rows: Vec<Vec<f64>> = numbers.chunks(n).map(<[f64]>::to_vec).collect();
-        Strategy::Dense(Lower::new(&rows).expect("a lower-triangular matrix"))
+        Strategy::Dense(LowerTriangular::new(&rows).expect("a lower-triangular matrix"))
     }
 }
 

@@ -94,7 +94,7 @@ def in_place(case, parameters):
 
 
 def ours(case, parameters, threads=0):
-    plan = corrnoise.plan(4096, epsilon=8.0, delta=1e-6, setting="streaming", mechanism=MECHANISMS[case])
+    plan = corrnoise.plan(4096, epsilon=8.0, delta=1e-6, setting="streaming", strategy=MECHANISMS[case])
     return CorrelatedNoise(parameters, plan, corrnoise.Key.from_os(), threads=threads).add_noise
 
 

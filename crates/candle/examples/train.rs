@@ -18,7 +18,7 @@ fn plan() -> Outcome<Plan> {
     let terms = Terms {
         schedule: Schedule::Sampling(Sampling::Cyclic { dataset_size: EXAMPLES, num_batches: 8 }),
         adjacency: Adjacency::ZeroOut,
-        privacy_unit: PrivacyUnit::Example,
+        unit: PrivacyUnit::Example,
         clip_norm: CLIP_NORM,
     };
     let strategy = Factorization::new(Strategy::banded_square_root(8)?, 32)?;

@@ -1,15 +1,59 @@
 //! `account`: from any of μ, σ, ρ, (ε, δ) to the others.
 
-use crate::args::AccountArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::output::Output;
+use crate::parse;
 use crate::plan;
 use crate::progress::Progress;
 use crate::table::{Table, short};
+use clap::{ArgGroup, Args};
 use corrnoise::planner::account::{self, Budget, Search, Subsampled};
 use corrnoise::planner::{Claim, Error, Method, large_delta, verify};
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Privacy: from any of μ, σ, ρ, (ε, δ) to the others
+///
+/// Without --sampling-prob: the Gaussian mechanism, exactly, for one release of the whole matrix CG + Z with noise multiplier σ per unit
+/// of sensitivity. With it: N steps of the Poisson-subsampled Gaussian mechanism with independent noise, by privacy loss
+/// distributions, rounded so that ε (or δ) is an upper bound, under adding or removing one unit.
+///
+/// Of a plan: its claim, computed again from its coefficients, its standard deviation and its sampling scheme. Exit code 1 if it says
+/// something else.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("what").args(["mu", "noise_multiplier", "rho"]))]
+#[command(after_help = "Examples:
+  corrnoise account --epsilon 8 --delta 1e-6
+  corrnoise account --noise-multiplier 1.3 --delta 1e-6
+  corrnoise account --sampling-prob 0.01 --steps 1000 --noise-multiplier 0.8 --delta 1e-6
+  corrnoise account --sampling-prob 0.01 --steps 1000 --epsilon 2 --delta 1e-6    finds the noise multiplier
+  corrnoise account plan.json")]
+pub(crate) struct AccountArgs {
+    /// A plan whose claim to check, instead of numbers
+    #[arg(value_name = "PLAN", conflicts_with_all = ["mu", "noise_multiplier", "rho", "epsilon", "delta", "sampling_prob", "steps"])]
+    pub plan: Option<PathBuf>,
+    /// μ of Gaussian differential privacy
+    #[arg(long, value_name = "MU", value_parser = parse::number, allow_negative_numbers = true)]
+    pub mu: Option<f64>,
+    /// σ: standard deviation of the noise over the sensitivity
+    #[arg(long, value_name = "SIGMA", value_parser = parse::number, allow_negative_numbers = true)]
+    pub noise_multiplier: Option<f64>,
+    /// ρ of zero-concentrated differential privacy
+    #[arg(long, value_name = "RHO", value_parser = parse::number, allow_negative_numbers = true)]
+    pub rho: Option<f64>,
+    /// ε: with --delta alone it asks for μ, σ and ρ; beside one of those it asks for δ
+    #[arg(long, value_name = "EPSILON", value_parser = parse::number, allow_negative_numbers = true)]
+    pub epsilon: Option<f64>,
+    /// δ: beside μ, σ or ρ it asks for ε
+    #[arg(long, value_name = "DELTA", value_parser = parse::number, allow_negative_numbers = true)]
+    pub delta: Option<f64>,
+    /// The probability that a unit takes part in a step (Poisson subsampling)
+    #[arg(long, value_name = "P", value_parser = parse::number, allow_negative_numbers = true, requires = "steps")]
+    pub sampling_prob: Option<f64>,
+    /// Steps, with --sampling-prob
+    #[arg(long, value_name = "N", value_parser = parse::count, allow_negative_numbers = true, requires = "sampling_prob")]
+    pub steps: Option<u64>,
+}
 
 /// The keys of `account --json`; what does not follow from the question is null.
 #[derive(Serialize)]

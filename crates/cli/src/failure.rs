@@ -54,12 +54,25 @@ impl Failure {
         if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
             return Failure::input("no subcommand: expected one of those that 'corrnoise --help' lists");
         }
-        let text = error.render().to_string();
-        let is_end = |line: &&str| line.starts_with("Usage:") || line.starts_with("For more information");
-        let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !is_end(line)).collect();
-        let message = lines.join(" ");
-        Failure::input(format!("{}; see --help", message.trim().trim_start_matches("error: ")))
+        let message = on_one_line(&error.render().to_string());
+        Failure::input(format!("{}; see --help", message.trim_start_matches("error: ")))
     }
+}
+
+/// Clap's paragraphs and lists with the punctuation that line breaks stand for: semicolons before tips, commas between entries.
+fn on_one_line(text: &str) -> String {
+    let is_end = |line: &&str| line.starts_with("Usage:") || line.starts_with("For more information");
+    let mut message = String::new();
+    for line in text.lines().map(str::trim).take_while(|line| !is_end(line)).filter(|line| !line.is_empty()) {
+        message += match message.chars().last() {
+            None => "",
+            Some(':') => " ",
+            Some(_) if line.starts_with("tip:") || line.starts_with('[') => "; ",
+            Some(_) => ", ",
+        };
+        message += line;
+    }
+    message
 }
 
 /// Digits in a row that may be a key, or one of which some got lost. Counts and names are shorter.
@@ -86,7 +99,7 @@ impl From<corrnoise::Error> for Failure {
 
 impl From<corrnoise::planner::Error> for Failure {
     fn from(error: corrnoise::planner::Error) -> Failure {
-        Failure::input(error.to_string())
+        Failure::input(error.spelled(|option| format!("--{}", option.keyword().replace('_', "-"))))
     }
 }
 
@@ -96,4 +109,23 @@ pub(crate) fn without_cuda(what: &str) -> Failure {
     Failure::input(format!(
         "{what}: this corrnoise was built without the CUDA engine; build it with `cargo build --release -p corrnoise-cli --features cuda`"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::on_one_line;
+
+    #[test]
+    fn tips_and_lists_keep_their_punctuation() {
+        let unknown = "error: unexpected argument '--step' found\n\n  tip: a similar argument exists: '--steps'\n\nUsage: x";
+        assert_eq!(
+            on_one_line(unknown),
+            "error: unexpected argument '--step' found; tip: a similar argument exists: '--steps'"
+        );
+        let missing = "error: the following required arguments were not provided:\n  --steps <N>\n  --strategy <S>\n\nUsage: x";
+        assert_eq!(
+            on_one_line(missing),
+            "error: the following required arguments were not provided: --steps <N>, --strategy <S>"
+        );
+    }
 }

@@ -3,19 +3,65 @@
 //! Rows come from a backend, not from a mechanism: a mechanism makes each step once and in order, which is what training needs, but looking
 //! at step 10⁶ of a form without state should not take 10⁶ steps.
 
-use crate::args::GenerateArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::npy;
 use crate::output::Output;
 use crate::parse;
 use crate::plan;
 use crate::progress::Progress;
+use clap::{ArgGroup, Args};
 use corrnoise::any::{AnyBackend, AnyGradients};
 use corrnoise::backend::{Backend, Step, StepKernel};
 use corrnoise::file::{Access, write_anywhere};
 use corrnoise::form::Kernel;
 use corrnoise::{CpuOptions, Device, Family, Form, Gradients, Incarnations, Key, Place, Plan, Row, Shard};
 use serde::Serialize;
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// Rows of noise as a .npy file of f32, one row per step
+///
+/// What a plan adds to a gradient, C⁻¹Z times its standard deviation, for some steps and coordinates; the same bytes on every device
+/// and for every division of the coordinates. Past steps are run through where the form has a state, and skipped where it has none.
+/// Memory is a few rows, whatever the number of steps. Noise is as secret as its key.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("key").args(["key_hex", "key_file"]))]
+#[command(after_help = "Examples:
+  corrnoise generate --plan plan.json --steps 0..10 --coords 0..1000000 --key-file noise.key --out noise.npy
+  corrnoise generate --plan plan.json --steps 0..10 --coords 0..1000 --key-file noise.key --iid --out z.npy")]
+pub(crate) struct GenerateArgs {
+    /// The plan
+    #[arg(long, value_name = "FILE")]
+    pub plan: PathBuf,
+    /// The key as 64 hexadecimal digits. Other users of the machine can see a command line: for real runs use --key-file. Without a
+    /// key a fresh one is drawn, used and forgotten
+    #[arg(long, value_name = "HEX")]
+    pub key_hex: Option<String>,
+    /// A file that holds the key: 32 raw bytes or 64 hexadecimal digits
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+    /// Name of the run: one key makes different noise for every name
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub run_id: String,
+    /// Steps, the last one excluded
+    #[arg(long, value_name = "A..B", value_parser = parse::range, allow_hyphen_values = true)]
+    pub steps: Range<u64>,
+    /// Coordinates of the model, the last one excluded
+    #[arg(long, value_name = "LO..HI", value_parser = parse::range, allow_hyphen_values = true)]
+    pub coords: Range<u64>,
+    /// Parameters of the whole model, to check the coordinates against
+    #[arg(long, value_name = "M", value_parser = parse::count, allow_negative_numbers = true)]
+    pub dim: Option<u64>,
+    /// Rows of Z, independent and of standard deviation 1, instead of C⁻¹Z
+    #[arg(long)]
+    pub iid: bool,
+    /// What makes the noise: cpu (all cores, SIMD), scalar (plain Rust on one thread), cuda or cuda:N (a GPU). The bytes are the same
+    #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = parse::device)]
+    pub device: Device,
+    /// The file to write, for its owner alone (mode 0600): noise is as secret as the key
+    #[arg(long, short = 'o', value_name = "FILE")]
+    pub out: PathBuf,
+}
 
 /// The keys of `generate --json`.
 #[derive(Serialize)]
@@ -26,7 +72,7 @@ struct Report {
     steps: [u64; 2],
     coords: [u64; 2],
     iid: bool,
-    backend: String,
+    device: String,
     plan_fingerprint: String,
     key_commitment: String,
 }
@@ -44,7 +90,7 @@ pub(crate) fn run(args: &GenerateArgs, output: &mut Output<'_>) -> Result<Outcom
     } else {
         plan.clone()
     };
-    let place = Place::open(device(args.backend), CpuOptions::default())?;
+    let place = Place::open(args.device, CpuOptions::default())?;
     let mut backend = AnyBackend::new(&runs, &[run_key], &shard, &place)?;
     // Whoever has the rows can take them off gradients that were released.
     write_anywhere(&args.out, Access::Owner, |out| -> Result<()> {
@@ -70,7 +116,7 @@ pub(crate) fn run(args: &GenerateArgs, output: &mut Output<'_>) -> Result<Outcom
         steps: [args.steps.start, args.steps.end],
         coords: [args.coords.start, args.coords.end],
         iid: args.iid,
-        backend: backend.describe(),
+        device: backend.describe(),
         plan_fingerprint: plan.fingerprint().to_string(),
         key_commitment: commitment,
     };
@@ -82,7 +128,7 @@ pub(crate) fn run(args: &GenerateArgs, output: &mut Output<'_>) -> Result<Outcom
         if args.iid { "rows of Z" } else { "noise" },
         args.steps,
         args.coords,
-        report.backend
+        report.device
     ))?;
     if args.key_hex.is_none() && args.key_file.is_none() {
         output.note("the key was drawn afresh and is not kept: nothing makes these rows again");
@@ -160,12 +206,4 @@ fn one_row(plan: &Plan, step: u64, iid: bool, backend: &mut AnyBackend, row: &mu
         Step::lower(plan, step, &Incarnations::first(), &mut terms)?
     };
     Ok(backend.step(&step, AnyGradients::Host(Gradients::new(&mut [row])))?)
-}
-
-fn device(choice: parse::Backend) -> Device {
-    match choice {
-        parse::Backend::Cpu => Device::Cpu,
-        parse::Backend::Scalar => Device::Scalar,
-        parse::Backend::Cuda => Device::Cuda(0),
-    }
 }

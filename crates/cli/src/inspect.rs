@@ -1,20 +1,66 @@
 //! `inspect`: what a strategy is, what it costs and what it is worth.
 
-use crate::args::InspectArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::output::Output;
-use crate::parse::{StrategySpec, adjacency_name, participation_name, workload_name};
+use crate::parse::{
+    self, Picture, StrategySpec, adjacency_name, objective_name, participation_name, workload_name,
+};
 use crate::plan;
 use crate::plot;
 use crate::plot::noise_comparison::PlanNoise;
 use crate::strategies::{self, Columns};
 use crate::table::{Table, counted, short};
 use crate::wrap::lines;
+use clap::Args;
 use corrnoise::form::Kernel;
-use corrnoise::planner::optimize::Problem;
-use corrnoise::planner::{Adjacency, Certificate, Factorization, Kind, Loss, Participation, Workload};
+use corrnoise::planner::optimize::{Objective, Problem};
+use corrnoise::planner::{Adjacency, Certificate, Exactness, Factorization, Loss, Participation, Workload};
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// A strategy's numbers and pictures: sensitivity, errors, loss, state, coefficients
+///
+/// Coefficients are the first columns of C and of C⁻¹, up to 16 entries: for a Toeplitz strategy the whole matrix follows from them. A tree
+/// has a row of C, and a column of what stands for C⁻¹, per node. Sensitivity is that of clip norm 1; errors are those of noise of
+/// standard deviation 1; loss is their product.
+///
+/// Of a plan: the same for the coefficients that run, as they are rounded, under the participation, workload and adjacency of its
+/// certificate, or those given beside it.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  corrnoise inspect --strategy toeplitz --steps 1024
+  corrnoise inspect --strategy banded-opt:32 --steps 2000 --participation minsep:400,5
+  corrnoise inspect --strategy blt:4 --steps 2000 --workload momentum:0.9 --plot blt.svg
+  corrnoise inspect plan.json --plot plan.svg")]
+pub(crate) struct InspectArgs {
+    /// A plan, instead of a strategy and a number of steps
+    #[arg(value_name = "PLAN", conflicts_with_all = ["strategy", "steps", "column_normalize"])]
+    pub plan: Option<PathBuf>,
+    #[arg(long, short = 's', value_name = "S", help = parse::strategy_help(), value_parser = parse::strategy, required_unless_present = "plan")]
+    pub strategy: Option<StrategySpec>,
+    /// Number of steps
+    #[arg(long, short = 'n', value_name = "N", value_parser = parse::count, allow_negative_numbers = true, required_unless_present = "plan")]
+    pub steps: Option<u64>,
+    /// Who takes part when: single (the default), cyclic:B,K (one fixed step of each of K epochs of B steps, from any epoch on), minsep:B,K (at most K
+    /// times, at least B steps apart), full (every step)
+    #[arg(long, short = 'p', value_name = "P", value_parser = parse::participation)]
+    pub participation: Option<Participation>,
+    /// What is released: prefix (plain SGD; the default), momentum:BETA, momentum:BETA,DECAY (with weight decay), nesterov:BETA
+    #[arg(long, short = 'w', value_name = "W", value_parser = parse::workload)]
+    pub workload: Option<Workload>,
+    /// Neighbouring datasets: zero-out (one unit's gradients become zero; the default), replace-one (twice as far)
+    #[arg(long, value_name = "A", value_parser = parse::adjacency)]
+    pub adjacency: Option<Adjacency>,
+    /// Divide every column of C by its norm
+    #[arg(long)]
+    pub column_normalize: bool,
+    /// Which loss the optimised strategies make small: max or rms
+    #[arg(long, value_name = "OBJECTIVE", default_value = "max", value_parser = parse::objective)]
+    pub objective: Objective,
+    /// Draw C, C⁻¹, the coefficients and the error of every step: FILE.svg or FILE.png
+    #[arg(long, value_name = "FILE", value_parser = parse::picture)]
+    pub plot: Option<Picture>,
+}
 
 /// The keys of `inspect --json`.
 #[derive(Serialize)]
@@ -94,16 +140,16 @@ fn of_plan(args: &InspectArgs, path: &Path) -> Result<Inspected> {
             stated.as_ref().map(|c| &c.participation),
             Participation::Single,
         ),
-        target: args.objective,
+        objective: args.objective,
     };
     problem.participation.check(num_steps)?;
     let adjacency = given(&args.adjacency, stated.as_ref().map(|c| &c.adjacency), Adjacency::ZeroOut);
     let factorization = Factorization::from_form(plan.form(), num_steps)?;
-    // The leading block of a triangular matrix' inverse is the inverse of its leading block.
-    let block = Factorization::from_form(plan.form(), num_steps.min(strategies::NUM_COEFS))?;
+    // The leading part of a triangular matrix' inverse is the inverse of its leading part.
+    let part = Factorization::from_form(plan.form(), num_steps.min(strategies::NUM_COEFS))?;
     let columns = Columns {
-        strategy: strategies::first_column(&block.matrix()?),
-        noising: strategies::first_column(&block.inverse()?),
+        strategy: strategies::first_column(&part.matrix()?),
+        noising: strategies::first_column(&part.inverse()?),
     };
     let described = factorization.describe();
     let name = described.rsplit_once(", ").map_or(described.as_str(), |(name, _steps)| name).to_owned();
@@ -131,7 +177,7 @@ fn of_strategy(args: &InspectArgs, strategy: &StrategySpec, steps: u64) -> Resul
         num_steps: check_steps(steps)?,
         workload: given(&args.workload, None, Workload::Prefix),
         participation: given(&args.participation, None, Participation::Single),
-        target: args.objective,
+        objective: args.objective,
     };
     let adjacency = given(&args.adjacency, None, Adjacency::ZeroOut);
     let base = strategies::build(strategy, &problem)?;
@@ -197,13 +243,10 @@ fn report(inspected: &Inspected, args: &InspectArgs) -> Result<Report> {
         workload: workload_name(&problem.workload),
         adjacency: adjacency_name(inspected.adjacency),
         column_normalized: args.column_normalize,
-        objective: match args.objective {
-            corrnoise::planner::optimize::Target::Max => "max",
-            corrnoise::planner::optimize::Target::Rms => "rms",
-        },
-        sensitivity_kind: match loss.sensitivity.kind {
-            Kind::Exact => "exact",
-            Kind::UpperBound => "upper bound",
+        objective: objective_name(args.objective),
+        sensitivity_kind: match loss.sensitivity.exactness {
+            Exactness::Exact => "exact",
+            Exactness::UpperBound => "upper bound",
         },
         sensitivity_reason: loss.sensitivity.reason,
         lower_bound: inspected.lower_bound.map(|(bound, _)| bound),

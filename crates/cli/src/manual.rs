@@ -1,19 +1,8 @@
 //! `docs/cli.md`, made of the help texts: it cannot say anything else than `--help` does.
 
-use crate::args::Cli;
+use crate::{Cli, JSON_KEYS};
 use clap::CommandFactory;
 use std::fmt::Write;
-
-/// What `--json` prints, by subcommand.
-const JSON_KEYS: [(&str, &str); 7] = [
-    ("plan", include_str!("manual/plan.md")),
-    ("inspect", include_str!("manual/inspect.md")),
-    ("account", include_str!("manual/account.md")),
-    ("generate", include_str!("manual/generate.md")),
-    ("bench", include_str!("manual/bench.md")),
-    ("verify", include_str!("manual/verify.md")),
-    ("completions", include_str!("manual/completions.md")),
-];
 
 /// The whole reference in Markdown.
 pub fn markdown() -> String {

@@ -1,26 +1,20 @@
-//! Values that only the command line has: files, ranges, backends, each with an error that says what was expected. Strategies, schemas and
+//! Values that only the command line has: files, ranges, devices, each with an error that says what was expected. Strategies, schemas and
 //! workloads have the planner's names.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use corrnoise::Rounds;
-use corrnoise::planner::names;
+use corrnoise::planner::{PrivacyUnit, SettingName, names};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+pub use corrnoise::Device;
 pub use corrnoise::planner::names::{
-    adjacency, adjacency_name, number, participation, participation_name, sampling, strategy,
-    strategy_choice, target, workload, workload_name,
+    adjacency, adjacency_name, number, objective, objective_name, participation, participation_name,
+    sampling, strategy, strategy_choice, workload, workload_name,
 };
 pub use corrnoise::planner::{SamplingSpec, StrategyChoice, StrategySpec};
 
 type Parsed<T> = std::result::Result<T, String>;
-
-/// What makes noise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Backend {
-    Cpu,
-    Scalar,
-    Cuda,
-}
 
 /// A picture to draw.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,14 +35,36 @@ pub fn rounds(text: &str) -> Parsed<Rounds> {
     text.parse::<u32>().ok().and_then(|rounds| Rounds::try_from(rounds).ok()).ok_or_else(refuse)
 }
 
-/// `cpu`, `scalar` or `cuda`.
-pub fn backend(text: &str) -> Parsed<Backend> {
-    match text {
-        "cpu" => Ok(Backend::Cpu),
-        "scalar" => Ok(Backend::Scalar),
-        "cuda" => Ok(Backend::Cuda),
-        _ => Err("no such backend; expected cpu, scalar or cuda".into()),
-    }
+/// `cpu`, `scalar`, `cuda` or `cuda:N`.
+pub fn device(text: &str) -> Parsed<Device> {
+    text.parse().map_err(|_| "no such device; expected cpu, scalar, cuda or cuda:N, as in cuda:1".to_owned())
+}
+
+/// A setting by the planner's name for it, which help and shells can list.
+pub fn setting() -> impl TypedValueParser<Value = SettingName> {
+    PossibleValuesParser::new(names::SETTINGS).try_map(|text| names::setting(&text))
+}
+
+/// A privacy unit by the planner's name for it, which help and shells can list.
+pub fn unit() -> impl TypedValueParser<Value = PrivacyUnit> {
+    PossibleValuesParser::new(names::UNITS).try_map(|text| names::unit(&text))
+}
+
+/// The planner's list of strategies, as help shows it.
+pub fn strategy_help() -> String {
+    format!("Strategy: one of\n{}", entries(&names::STRATEGIES))
+}
+
+/// The planner's list of sampling schemes, as help shows it.
+pub fn sampling_help() -> String {
+    format!("How batches are drawn, for one strategy and one dataset: one of\n{}", entries(&names::SAMPLINGS))
+}
+
+/// Names and what they stand for, in two columns.
+fn entries(list: &[(&str, &str)]) -> String {
+    let width = list.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let lines = list.iter().map(|(name, what)| format!("  {name:width$}  {what}"));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// A file name that ends in .svg or .png.
@@ -89,6 +105,21 @@ pub fn range(text: &str) -> Parsed<Range<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices() {
+        let known = [("cpu", Device::Cpu), ("scalar", Device::Scalar), ("cuda", Device::Cuda(0))];
+        for (text, expected) in
+            known.into_iter().chain([("cuda:0", Device::Cuda(0)), ("cuda:12", Device::Cuda(12))])
+        {
+            assert_eq!(device(text), Ok(expected), "{text}");
+        }
+        for text in
+            ["", "CPU", "tpu", "cpu:0", "cuda:", "cuda:+1", "cuda:-1", "cuda:x", "cuda:99999999999999999999"]
+        {
+            assert!(device(text).unwrap_err().contains("cuda:N"), "{text}");
+        }
+    }
 
     #[test]
     fn numbers_and_ranges() {

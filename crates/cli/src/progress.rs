@@ -75,9 +75,9 @@ impl Stages {
 }
 
 impl Observe for Stages {
-    fn iteration(&mut self, progress: optimize::Progress) -> ControlFlow<()> {
-        let optimize::Progress { iteration, max_iterations, .. } = progress;
-        self.spinner.message(&format!("{}, iteration {iteration} of at most {max_iterations}", self.stage));
+    fn iteration(&mut self, progress: optimize::Iteration) -> ControlFlow<()> {
+        let optimize::Iteration { number, limit, .. } = progress;
+        self.spinner.message(&format!("{}, iteration {number} of at most {limit}", self.stage));
         ControlFlow::Continue(())
     }
 
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(stages.spinner.bar.message(), "comparing mechanisms");
         stages.stage(Stage::Optimizing("dense"));
         assert_eq!(stages.spinner.bar.message(), "optimising dense");
-        let report = optimize::Progress { iteration: 7, max_iterations: 1000, loss: 1.0 };
+        let report = optimize::Iteration { number: 7, limit: 1000, loss: 1.0 };
         assert!(stages.iteration(report).is_continue());
         assert_eq!(stages.spinner.bar.message(), "optimising dense, iteration 7 of at most 1000");
         stages.stage(Stage::Certifying("blt:3"));

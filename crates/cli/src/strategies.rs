@@ -4,7 +4,7 @@ use crate::failure::Result;
 use crate::parse::StrategySpec;
 use crate::progress::Progress;
 use corrnoise::planner::optimize::{self, Problem};
-use corrnoise::planner::{Estimator, Factorization, Lower, Strategy, Tree};
+use corrnoise::planner::{Estimator, Factorization, LowerTriangular, Strategy, Tree};
 use std::ops::ControlFlow;
 
 /// Entries of a column that are printed.
@@ -17,9 +17,9 @@ pub fn build(spec: &StrategySpec, problem: &Problem) -> Result<Factorization> {
 }
 
 /// Shows an optimiser's iterations on a bar.
-pub fn observer(progress: &mut Progress) -> impl FnMut(optimize::Progress) -> ControlFlow<()> {
+pub fn observer(progress: &mut Progress) -> impl FnMut(optimize::Iteration) -> ControlFlow<()> {
     |report| {
-        progress.bar_of(report.iteration as u64, report.max_iterations as u64);
+        progress.bar_of(report.number as u64, report.limit as u64);
         ControlFlow::Continue(())
     }
 }
@@ -33,7 +33,7 @@ pub struct Columns {
 
 /// The first [`NUM_COEFS`] entries of the first columns; `norms` are those that the columns of `base` are to be divided by, if any.
 ///
-/// The leading block of a triangular matrix' inverse is the inverse of its leading block: nothing of the size of the whole is made.
+/// The leading part of a triangular matrix' inverse is the inverse of its leading part: nothing of the size of the whole is made.
 pub fn first_columns(base: &Factorization, norms: Option<&[f64]>) -> Result<Columns> {
     let count = base.num_steps().min(NUM_COEFS);
     let norm = |t: usize| norms.map_or(1.0, |norms| norms[t]);
@@ -41,7 +41,7 @@ pub fn first_columns(base: &Factorization, norms: Option<&[f64]>) -> Result<Colu
         Strategy::Tree(Estimator::Full) => {
             let tree = Tree::new(Estimator::Full, base.num_steps())?;
             let rows: Vec<_> = (0..count).map(|t| tree.noising_row(t)).collect();
-            let inverse = leading_block(count, |t, s| {
+            let inverse = leading_part(count, |t, s| {
                 // Columns are named by the leaves of their steps.
                 rows[t].iter().find(|(leaf, _)| *leaf == 2 * s as u64).map_or(0.0, |(_, weight)| *weight)
             })?;
@@ -53,16 +53,16 @@ pub fn first_columns(base: &Factorization, norms: Option<&[f64]>) -> Result<Colu
         }
         Strategy::Banded(rows) => {
             let entry = |t: usize, s: usize| rows[t].get(t - s).copied().unwrap_or(0.0);
-            let block = leading_block(count, entry)?;
-            (first_column(&block), first_column(&block.inverse()))
+            let part = leading_part(count, entry)?;
+            (first_column(&part), first_column(&part.inverse()))
         }
         Strategy::Dense(matrix) => {
-            let block = leading_block(count, |t, s| matrix.get(t, s))?;
-            (first_column(&block), first_column(&block.inverse()))
+            let part = leading_part(count, |t, s| matrix.get(t, s))?;
+            (first_column(&part), first_column(&part.inverse()))
         }
         toeplitz => {
-            let block = Factorization::new(toeplitz.clone(), count)?;
-            (block.strategy_coefs()?.unwrap_or_default(), block.noising_coefs()?.unwrap_or_default())
+            let part = Factorization::new(toeplitz.clone(), count)?;
+            (part.strategy_coefs()?.unwrap_or_default(), part.noising_coefs()?.unwrap_or_default())
         }
     };
     strategy.iter_mut().for_each(|value| *value /= norm(0));
@@ -85,13 +85,13 @@ fn tree_columns(tree: &Tree, count: usize) -> Result<(Vec<f64>, Vec<f64>)> {
     Ok((strategy, (0..count).map(weight).collect()))
 }
 
-fn leading_block(count: usize, entry: impl Fn(usize, usize) -> f64) -> Result<Lower> {
+fn leading_part(count: usize, entry: impl Fn(usize, usize) -> f64) -> Result<LowerTriangular> {
     let rows: Vec<Vec<f64>> =
         (0..count).map(|t| (0..count).map(|s| if s <= t { entry(t, s) } else { 0.0 }).collect()).collect();
-    Ok(Lower::new(&rows)?)
+    Ok(LowerTriangular::new(&rows)?)
 }
 
 /// Column 0.
-pub fn first_column(matrix: &Lower) -> Vec<f64> {
+pub fn first_column(matrix: &LowerTriangular) -> Vec<f64> {
     (0..matrix.len()).map(|t| matrix.get(t, 0)).collect()
 }

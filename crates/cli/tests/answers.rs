@@ -4,7 +4,7 @@ mod common;
 
 use common::{assert_keys, json, number, run};
 use corrnoise::planner::account::{self, Budget, Subsampled};
-use corrnoise::planner::optimize::{self, Problem, Target, unobserved};
+use corrnoise::planner::optimize::{self, Objective, Problem, unobserved};
 use corrnoise::planner::{
     Adjacency, Estimator, Factorization, Participation, Strategy, Workload, strategy::series,
 };
@@ -83,9 +83,13 @@ fn inspect_has_the_library_s_numbers() {
     let (n, zero_out) = (40, Adjacency::ZeroOut);
     let prefix = Workload::Prefix;
     let minsep = Participation::MinSep { min_sep: 9, max_participations: 3 };
-    let problem =
-        |target| Problem { num_steps: n, workload: Workload::Prefix, participation: minsep.clone(), target };
-    let streaming = Problem::streaming(n, Target::Max);
+    let problem = |objective| Problem {
+        num_steps: n,
+        workload: Workload::Prefix,
+        participation: minsep.clone(),
+        objective,
+    };
+    let streaming = Problem::streaming(n, Objective::Max);
     let make = |strategy| Factorization::new(strategy, n).unwrap();
     let observer = &mut unobserved();
     let plain = [
@@ -112,10 +116,10 @@ fn inspect_has_the_library_s_numbers() {
     let normalized = plain[4].1.clone().column_normalized().unwrap();
     check(&line, &normalized, &prefix, &Participation::Single, Adjacency::ReplaceOne);
     let line = ["-s", "blt:3", "-n", "40", "-p", "minsep:9,3", "--objective", "rms"];
-    let best = optimize::blt::optimize(&problem(Target::Rms), 3, observer).unwrap().factorization;
+    let best = optimize::blt::optimize(&problem(Objective::Rms), 3, observer).unwrap().factorization;
     check(&line, &best, &prefix, &minsep, zero_out);
     let line = ["-s", "dense", "-n", "40", "-p", "minsep:9,3"];
-    let best = optimize::dense::optimize(&problem(Target::Max), observer).unwrap().factorization;
+    let best = optimize::dense::optimize(&problem(Objective::Max), observer).unwrap().factorization;
     check(&line, &best, &prefix, &minsep, zero_out);
     let momentum = Workload::momentum(0.9, 0.01).unwrap();
     let line = ["-s", "toeplitz", "-n", "40", "-w", "momentum:0.9,0.01", "-p", "cyclic:8,5"];

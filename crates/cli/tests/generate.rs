@@ -1,4 +1,4 @@
-//! `generate`: the bytes of a mechanism, whatever the backend, the coordinates and the first step.
+//! `generate`: the bytes of a mechanism, whatever the device, the coordinates and the first step.
 
 mod common;
 
@@ -47,16 +47,16 @@ fn rows_are_those_of_a_mechanism() {
             mechanism.add_to(&mut row).unwrap();
             expected.push(row);
         }
-        for backend in ["cpu", "scalar"] {
-            let base = ["--backend", backend, "--run-id", "run 7"];
+        for device in ["cpu", "scalar"] {
+            let base = ["--device", device, "--run-id", "run 7"];
             let all =
                 generate(&plans, &name, &[&base[..], &["--steps", "0..30", "--coords", "0..2000"]].concat());
-            assert_eq!(bits(&all), bits(&expected.concat()), "{name}, {backend}");
+            assert_eq!(bits(&all), bits(&expected.concat()), "{name}, {device}");
             // From the middle of the plan, and of a tile.
             let more = [&base[..], &["--steps", "17..24", "--coords", "333..1501", "--dim", "2000"]].concat();
             let part = generate(&plans, &name, &more);
             let rows: Vec<f32> = expected[17..24].iter().flat_map(|row| row[333..1501].to_vec()).collect();
-            assert_eq!(bits(&part), bits(&rows), "{name}, {backend}, part");
+            assert_eq!(bits(&part), bits(&rows), "{name}, {device}, part");
         }
     }
 }
@@ -77,7 +77,7 @@ fn rows_of_z_are_what_noise_is_made_of() {
         }
     }
     let scalar =
-        generate(&plans, "regenerate.json", &[&range[..], &["--iid", "--backend", "scalar"]].concat());
+        generate(&plans, "regenerate.json", &[&range[..], &["--iid", "--device", "scalar"]].concat());
     assert_eq!(bits(&z), bits(&scalar));
     let late = generate(&plans, "regenerate.json", &["--iid", "--steps", "12..13", "--coords", "100..400"]);
     assert_eq!(bits(&late), bits(&z[12 * 300..13 * 300]));
@@ -95,7 +95,7 @@ fn keys_come_from_files_or_nowhere_and_are_never_printed() {
     assert_eq!(bits(&read_npy(Path::new(&out)).1), bits(&from_hex));
     common::assert_keys(
         &report,
-        &["out", "dtype", "shape", "steps", "coords", "iid", "backend", "plan_fingerprint", "key_commitment"],
+        &["out", "dtype", "shape", "steps", "coords", "iid", "device", "plan_fingerprint", "key_commitment"],
     );
     assert_eq!(report["shape"], serde_json::json!([2, 50]));
     assert!(!report.to_string().contains(&KEY[..16]));

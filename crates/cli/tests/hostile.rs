@@ -2,7 +2,7 @@
 #![cfg(unix)]
 
 use corrnoise::planner::{
-    Adjacency, Certificate, Claim, Kind, Method, Participation, PrivacyUnit, Schedule, Workload,
+    Adjacency, Certificate, Claim, Exactness, Method, Participation, PrivacyUnit, Schedule, Workload,
 };
 use corrnoise::{Form, Plan, Sampling};
 use std::path::Path;
@@ -21,7 +21,7 @@ fn plan(num_steps: u64, form: Form, schedule: &Schedule, workload: &Workload) ->
         gdp_mu: 1.0,
         noise_multiplier: 1.0,
         sensitivity: 1.0,
-        sensitivity_kind: Kind::Exact,
+        sensitivity_kind: Exactness::Exact,
         amplified: None,
         assumptions: Vec::new(),
     };

@@ -3,21 +3,21 @@
 mod common;
 
 use common::{assert_keys, json, number, run};
-use corrnoise::planner::account::{self, Budget};
-use corrnoise::planner::optimize::{Problem, Target, blt, unobserved};
-use corrnoise::planner::plan::{self, Question, Setting, recommend};
+use corrnoise::planner::account;
+use corrnoise::planner::optimize::{Objective, Problem, blt, unobserved};
 use corrnoise::planner::{
-    Adjacency, Certificate, Factorization, Goal, Participation, PrivacyUnit, Schedule, Strategy, Workload,
-    verify,
+    Adjacency, Certificate, Factorization, Goal, Participation, PrivacyUnit, Request, Schedule, Strategy,
+    Terms, Workload, calibrate, verify,
 };
 use corrnoise::{Plan, Sampling};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-const PLAN_KEYS: [&str; 8] =
-    ["plan", "recommended", "reason", "candidates", "skipped", "claim", "warnings", "out"];
-const CANDIDATE_KEYS: [&str; 15] = [
-    "name",
+const PLAN_KEYS: [&str; 9] =
+    ["plan", "steps", "recommended", "reason", "candidates", "skipped", "claim", "warnings", "out"];
+const CANDIDATE_KEYS: [&str; 16] = [
+    "strategy",
+    "sampling",
     "recommended",
     "schedule",
     "relative_noise",
@@ -33,20 +33,6 @@ const CANDIDATE_KEYS: [&str; 15] = [
     "noise_multiplier",
     "stddev",
 ];
-
-fn question(num_steps: usize, setting: Setting, goal: Goal) -> Question {
-    Question {
-        num_steps,
-        setting,
-        goal,
-        workload: Workload::Prefix,
-        target: Target::Max,
-        adjacency: Adjacency::ZeroOut,
-        privacy_unit: PrivacyUnit::Example,
-        clip_norm: 1.0,
-        max_state_bytes: None,
-    }
-}
 
 fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
@@ -74,28 +60,36 @@ fn written(line: &str) -> (tempfile::TempDir, PathBuf) {
 
 #[test]
 fn auto_is_the_library_s_recommendation() {
-    let central = Setting::Centralized { dataset_size: 330, batch_size: 20 };
-    let budget = Budget { epsilon: 2.0, delta: 1e-6 };
     let (got, plan) = plan("plan --dataset-size 330 --batch-size 20 --epochs 2 --epsilon 2 --delta 1e-6");
-    // 2 · 330 / 20 steps of 17 batches: nobody takes part three times.
-    let question = question(33, central, Goal::Budget(budget));
-    let expected = recommend(&question, &mut unobserved()).unwrap();
-    let best = &expected.candidates[expected.best];
-    assert_eq!(plan, best.plan);
-    assert_eq!((&got["recommended"], &got["reason"]), (&best.name.clone().into(), &expected.reason.into()));
+    // 2 epochs of 17 batches: nobody takes part three times.
+    let request = Request {
+        steps: Some(34),
+        dataset_size: Some(330),
+        batch_size: Some(20),
+        epsilon: Some(2.0),
+        delta: Some(1e-6),
+        ..Request::default()
+    };
+    let expected = request.recommend(&mut unobserved()).unwrap();
+    let best = expected.recommended();
+    assert_eq!((&plan, got["steps"].as_u64()), (&best.plan, Some(34)));
+    assert_eq!(got["recommended"], best.to_string());
+    assert_eq!(got["reason"], expected.reason);
     assert!(got["out"].is_null());
     let candidates = got["candidates"].as_array().unwrap();
     assert_eq!(candidates.len(), expected.candidates.len());
     for (got, expected) in candidates.iter().zip(&expected.candidates) {
         assert_keys(got, &CANDIDATE_KEYS);
-        assert_eq!(got["name"], expected.name);
+        assert_eq!(got["strategy"], expected.strategy.to_string());
+        assert_eq!(got["sampling"].as_str(), expected.sampling().map(|s| s.to_string()).as_deref());
+        assert_eq!(got["schedule"], expected.schedule.to_string());
         assert_eq!(number(&got["error"]), expected.error);
         assert_eq!(number(&got["epsilon"]), expected.certificate.claim.epsilon);
         assert_eq!(number(&got["stddev"]), expected.plan.stddev());
         assert_eq!(got["state_bytes_per_param"], expected.state_bytes);
         assert_eq!(got["engine_bytes_per_param"], expected.engine_bytes);
         assert_eq!(number(&got["rows_per_step"]), expected.cost.rows);
-        assert_eq!(got["recommended"], *expected.name == best.name);
+        assert_eq!(got["recommended"], expected.to_string() == best.to_string());
         if let Participation::Cyclic { max_participations, .. } = expected.certificate.participation
             && matches!(expected.plan.sampling(), Some(Sampling::Cyclic { .. }))
         {
@@ -104,14 +98,14 @@ fn auto_is_the_library_s_recommendation() {
     }
     let skipped = got["skipped"].as_array().unwrap();
     assert_eq!(skipped.len(), expected.skipped.len());
-    skipped.iter().for_each(|skipped| assert_keys(skipped, &["name", "reason"]));
+    skipped.iter().for_each(|skipped| assert_keys(skipped, &["strategy", "reason"]));
 }
 
 #[test]
 fn one_strategy_under_every_schedule() {
     let goal = Goal::GdpMu { gdp_mu: 1.0, delta: 1e-6 };
     let cyclic = Sampling::Cyclic { dataset_size: 80, num_batches: 8 };
-    let cases: [(&str, Schedule); 7] = [
+    let cases: [(&str, Schedule); 8] = [
         ("", Schedule::Participation(Participation::Single)),
         (
             "-p minsep:7,3",
@@ -131,6 +125,10 @@ fn one_strategy_under_every_schedule() {
             "--setting federated --min-sep 6 --max-participations 2",
             Schedule::Sampling(Sampling::MinSep { min_sep: 6, max_participations: 2 }),
         ),
+        (
+            "--min-sep 6 --max-participations 2",
+            Schedule::Sampling(Sampling::MinSep { min_sep: 6, max_participations: 2 }),
+        ),
     ];
     for (line, schedule) in cases {
         let (_, plan) = plan(&format!("plan --steps 24 --mu 1 --strategy blt:2 {line}"));
@@ -138,12 +136,12 @@ fn one_strategy_under_every_schedule() {
             num_steps: 24,
             workload: Workload::Prefix,
             participation: schedule.participation(24).unwrap(),
-            target: Target::Max,
+            objective: Objective::Max,
         };
         let strategy = blt::optimize(&problem, 2, &mut unobserved()).unwrap().factorization;
-        let question = question(24, Setting::Streaming, goal);
-        let expected = plan::candidate(&question, "blt:2", &strategy, schedule).unwrap();
-        assert_eq!(plan, expected.plan, "{line}");
+        let terms =
+            Terms { schedule, adjacency: Adjacency::ZeroOut, unit: PrivacyUnit::Example, clip_norm: 1.0 };
+        assert_eq!(plan, calibrate(&strategy, &terms, &Workload::Prefix, &goal).unwrap(), "{line}");
     }
 }
 
@@ -406,43 +404,43 @@ fn an_old_file_is_replaced_and_people_are_told() {
 
 /// Command lines, and the same in the keywords of other languages.
 const OTHER_LANGUAGES: [(&str, &str); 10] = [
-    ("--steps 24 --mu 1 -s banded:5", r#"{"num_steps": 24, "mu": 1, "mechanism": "banded:5"}"#),
+    ("--steps 24 --mu 1 -s banded:5", r#"{"steps": 24, "mu": 1, "strategy": "banded:5"}"#),
     (
         "--epochs 2 --dataset-size 330 --batch-size 20 --epsilon 2 --delta 1e-6",
         r#"{"epochs": 2, "dataset_size": 330, "batch_size": 20, "epsilon": 2, "delta": 1e-6}"#,
     ),
     (
-        "--steps 24 --setting federated --min-sep 6 --max-participations 2 --epsilon 3 --delta 1e-7 -s blt:2",
-        r#"{"num_steps": 24, "min_sep": 6, "max_participations": 2, "epsilon": 3, "delta": 1e-7, "mechanism": "blt:2"}"#,
+        "--steps 24 --min-sep 6 --max-participations 2 --epsilon 3 --delta 1e-7 -s blt:2",
+        r#"{"steps": 24, "min_sep": 6, "max_participations": 2, "epsilon": 3, "delta": 1e-7, "strategy": "blt:2"}"#,
     ),
     (
         "--steps 24 -p minsep:7,3 --mu 0.5 --delta 1e-9 -s bisr:4 --clip-norm 0.25 --unit user --adjacency replace-one -w momentum:0.9,0.01",
-        r#"{"num_steps": 24, "participation": "minsep:7,3", "mu": 0.5, "delta": 1e-9, "mechanism": "bisr:4", "clip_norm": 0.25,
-            "privacy_unit": "user", "adjacency": "replace-one", "workload": "momentum:0.9,0.01"}"#,
+        r#"{"steps": 24, "participation": "minsep:7,3", "mu": 0.5, "delta": 1e-9, "strategy": "bisr:4", "clip_norm": 0.25,
+            "unit": "user", "adjacency": "replace-one", "workload": "momentum:0.9,0.01"}"#,
     ),
     (
         "--steps 24 --mu 1 -s banded-opt:4 --objective rms --rounds 20 -w nesterov:0.8",
-        r#"{"num_steps": 24, "mu": 1, "mechanism": "banded-opt:4", "target": "rms", "rounds": 20, "workload": "nesterov:0.8"}"#,
+        r#"{"steps": 24, "mu": 1, "strategy": "banded-opt:4", "objective": "rms", "rounds": 20, "workload": "nesterov:0.8"}"#,
     ),
     (
         "--steps 24 --dataset-size 400 --batch-size 10 --noise-multiplier 1.5 --delta 1e-5 -s identity --sampling poisson",
-        r#"{"num_steps": 24, "dataset_size": 400, "batch_size": 10, "noise_multiplier": 1.5, "delta": 1e-5,
-            "mechanism": "identity", "sampling": "poisson"}"#,
+        r#"{"steps": 24, "dataset_size": 400, "batch_size": 10, "noise_multiplier": 1.5, "delta": 1e-5,
+            "strategy": "identity", "sampling": "poisson"}"#,
     ),
     (
         "--steps 24 --dataset-size 400 --batch-size 10 --noise-multiplier 1.25 -s banded-opt:4 --sampling block-poisson:4",
-        r#"{"num_steps": 24, "dataset_size": 400, "batch_size": 10, "noise_multiplier": 1.25, "mechanism": "banded-opt:4",
+        r#"{"steps": 24, "dataset_size": 400, "batch_size": 10, "noise_multiplier": 1.25, "strategy": "banded-opt:4",
             "sampling": "block-poisson:4"}"#,
     ),
     (
         "--steps 24 --dataset-size 80 --batch-size 10 --mu 2 -s toeplitz --sampling none",
-        r#"{"num_steps": 24, "dataset_size": 80, "batch_size": 10, "mu": 2, "mechanism": "toeplitz", "sampling": "none"}"#,
+        r#"{"steps": 24, "dataset_size": 80, "batch_size": 10, "mu": 2, "strategy": "toeplitz", "sampling": "none"}"#,
     ),
     (
         "--steps 24 --dataset-size 80 --batch-size 10 --noise-multiplier 2",
-        r#"{"num_steps": 24, "dataset_size": 80, "batch_size": 10, "noise_multiplier": 2}"#,
+        r#"{"steps": 24, "dataset_size": 80, "batch_size": 10, "noise_multiplier": 2}"#,
     ),
-    ("--steps 30 --mu 1 --max-state-bytes 8", r#"{"num_steps": 30, "mu": 1, "max_state_bytes": 8}"#),
+    ("--steps 30 --mu 1 --max-state-bytes 8", r#"{"steps": 30, "mu": 1, "max_state_bytes": 8}"#),
 ];
 
 /// Equal but for the last digits: logarithms and FFTs round differently from machine to machine.

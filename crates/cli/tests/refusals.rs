@@ -114,7 +114,7 @@ const CASES: [(&str, &[&str]); 73] = [
     ),
     ("generate --plan {blt.json} KEY --steps 0..1 --coords 0..9 --out {.}", &["folder"]),
     (
-        "generate --plan {blt.json} KEY --backend tpu --steps 0..1 --coords 0..9 --out {o.npy}",
+        "generate --plan {blt.json} KEY --device tpu --steps 0..1 --coords 0..9 --out {o.npy}",
         &["tpu", "cuda"],
     ),
 ];
@@ -129,7 +129,7 @@ const MORE: [(&str, &[&str]); 6] = [
 ];
 
 /// Plans: `BASE` is a question that has an answer.
-const PLANS: [(&str, &[&str]); 51] = [
+const PLANS: [(&str, &[&str]); 56] = [
     // How long, how much.
     ("plan", &["--steps", "--epochs", "--epsilon"]),
     ("plan --mu 1", &["--steps", "--epochs"]),
@@ -173,6 +173,14 @@ const PLANS: [(&str, &[&str]); 51] = [
     ("plan BASE DATA --sampling poisson --adjacency replace-one", &["replace-one", "zero-out"]),
     ("plan --steps 8 --mu 1 DATA --sampling poisson", &["--sampling", "--strategy"]),
     ("plan --steps 8 --mu 1 -s banded:3 DATA --sampling block-poisson:2", &["bands is 3", "at most 2"]),
+    ("plan --steps 8 --mu 1 -s blt:2 DATA --sampling poisson", &["a BLT is not banded", "at most 1"]),
+    (
+        "plan --steps 8 --mu 1 -s bisr:2 DATA --sampling poisson",
+        &["inverse of a banded matrix is not banded"],
+    ),
+    ("plan --steps 8 --mu 1 -s dense DATA --sampling poisson", &["a dense matrix is not banded"]),
+    ("plan BASE DATA --min-sep 2 --max-participations 2 --sampling cyclic", &["--min-sep", "--sampling"]),
+    ("plan BASE --step 3", &["'--step' found; tip: a similar argument exists: '--steps'; see --help"]),
     // The rest.
     ("plan --steps 8 --mu 1 -s quadtree", &["quadtree", "auto"]),
     ("plan --steps 8 --mu 1 -s blt:2 --max-state-bytes 4", &["8 bytes", "at most 4"]),
@@ -251,8 +259,8 @@ fn bad_command_lines() {
 #[test]
 fn without_the_cuda_engine_it_says_how_to_build_it() {
     let plans = Plans::new();
-    let line = "generate --plan {blt.json} KEY --backend cuda --steps 0..1 --coords 0..9 --out {o.npy}";
-    refuse(line, &words(line, &plans), &["--backend cuda", "--features cuda"]);
+    let line = "generate --plan {blt.json} KEY --device cuda:1 --steps 0..1 --coords 0..9 --out {o.npy}";
+    refuse(line, &words(line, &plans), &["--device cuda", "--features cuda"]);
     refuse(
         "bench --device cuda",
         &words("bench --device cuda", &plans),

@@ -1,21 +1,21 @@
 //! Times, iterations and duality gaps of the dense optimiser: `cargo run --release -p corrnoise-planner --example dense`.
 
-use corrnoise_planner::optimize::{Problem, Target, dense, unobserved};
+use corrnoise_planner::optimize::{Objective, Problem, dense, unobserved};
 use corrnoise_planner::{Participation, Result, Workload};
 
 fn main() -> Result<()> {
     println!(
         "{:16} {:>5} {:>6} {:>9} {:>9} {:>8} {:>5} time",
-        "", "steps", "target", "loss", "bound", "gap", "iter"
+        "", "steps", "objective", "loss", "bound", "gap", "iter"
     );
     for num_steps in [256, 512, 1024, 2048] {
-        for target in [Target::Max, Target::Rms] {
-            report("prefix", &Problem::streaming(num_steps, target))?;
+        for objective in [Objective::Max, Objective::Rms] {
+            report("prefix", &Problem::streaming(num_steps, objective))?;
         }
     }
     for num_steps in [256, 512] {
-        for target in [Target::Max, Target::Rms] {
-            let stream = Problem::streaming(num_steps, target);
+        for objective in [Objective::Max, Objective::Rms] {
+            let stream = Problem::streaming(num_steps, objective);
             report("momentum", &Problem { workload: Workload::momentum(0.9, 0.01)?, ..stream.clone() })?;
             let (separation, max_participations) = (num_steps / 4, 4);
             let participation = Participation::Cyclic { separation, max_participations };
@@ -32,7 +32,7 @@ fn report(name: &str, problem: &Problem) -> Result<()> {
     println!(
         "{name:16} {:>5} {:>6} {:>9.6} {:>9.6} {:>8.1e} {:>5} {:.3?}",
         problem.num_steps,
-        format!("{:?}", problem.target),
+        format!("{:?}", problem.objective),
         found.loss,
         found.lower_bound,
         found.gap(),

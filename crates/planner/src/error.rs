@@ -32,9 +32,12 @@ pub enum Error {
     /// What [`crate::verify`] said of a plan when it was first asked for.
     #[error("{0}")]
     Refuted(String),
-    /// A name that stands for nothing, or options that do not fit together; the text says what was expected.
+    /// A name that stands for nothing; the text says what was expected.
     #[error("{0}")]
     Input(String),
+    /// Options of a request that do not fit together; a front end spells their names by [`Error::spelled`].
+    #[error(transparent)]
+    Options(#[from] crate::plan::OptionError),
     /// A number that its own bounds refute: a defect of this library, reported in place of a wrong answer.
     #[error("internal error: {what}; expected {expected}. Please report this")]
     Internal {
@@ -60,6 +63,14 @@ impl Error {
         expected: impl Into<String>,
     ) -> Self {
         Error::Engine(corrnoise_core::Error::parameter(name, value, expected))
+    }
+
+    /// The message, with the options of a request spelled as the front end spells them.
+    pub fn spelled(&self, spell: impl Fn(crate::plan::OptionName) -> String) -> String {
+        match self {
+            Error::Options(error) => error.spelled(spell),
+            other => other.to_string(),
+        }
     }
 }
 

@@ -24,14 +24,17 @@ pub mod utility;
 
 pub use error::{Error, Result};
 pub use factorization::{
-    CUBIC_LIMIT, Factorization, LINEAR_LIMIT, Lower, MATRIX_LIMIT, MAX_RING_BANDS, QUADRATIC_LIMIT,
+    CUBIC_LIMIT, Factorization, LINEAR_LIMIT, LowerTriangular, MATRIX_LIMIT, MAX_RING_BANDS, QUADRATIC_LIMIT,
 };
-pub use plan::{Goal, Request, SettingName, Spelling, block_poisson, calibrate, calibrate_bands};
+pub use plan::{
+    Candidate, Goal, OptionError, OptionName, Recommendation, Request, SettingName, Skipped, calibrate,
+    calibrate_bands,
+};
 pub use privacy::{
-    Adjacency, Amplified, Certificate, Claim, Kind, Method, Participation, PrivacyUnit, Schedule,
-    Sensitivity, Terms, Utility, account, certificate, large_delta, max_feasible_participations, verified,
-    verify,
+    Adjacency, Amplified, Certificate, Claim, Exactness, Method, Participation, PrivacyUnit, SamplingSpec,
+    Schedule, Sensitivity, Terms, Utility, account, block_poisson, certificate, large_delta,
+    max_feasible_participations, verified, verify,
 };
-pub use strategy::names::{SamplingSpec, StrategyChoice, StrategySpec};
+pub use strategy::names::{StrategyChoice, StrategySpec};
 pub use strategy::{Blt, Estimator, Strategy, Tree};
 pub use utility::{Cost, Errors, Loss, Workload, bounds};

@@ -2,14 +2,15 @@
 //! the half sentence that follows a wrong one.
 
 use crate::error::{Error, Result};
-use crate::optimize::Target;
+use crate::optimize::Objective;
 use crate::plan::request::SettingName;
 use crate::privacy::claim::PrivacyUnit;
 use crate::privacy::participation::Participation;
 use crate::privacy::sensitivity::Adjacency;
 use crate::utility::workload::Workload;
 
-pub use crate::strategy::names::{sampling, strategy, strategy_choice};
+pub use crate::privacy::sampling::{SAMPLINGS, sampling};
+pub use crate::strategy::names::{STRATEGIES, strategy, strategy_choice};
 
 /// `single`, `full`, `cyclic:B,K` or `minsep:B,K`.
 pub fn participation(text: &str) -> Result<Participation> {
@@ -50,27 +51,41 @@ pub fn adjacency(text: &str) -> Result<Adjacency> {
     match text {
         "zero-out" => Ok(Adjacency::ZeroOut),
         "replace-one" => Ok(Adjacency::ReplaceOne),
-        _ => Err(unknown("relation", "zero-out or replace-one")),
+        _ => Err(unknown("adjacency", "zero-out or replace-one")),
     }
 }
 
 /// `max` or `rms`.
-pub fn target(text: &str) -> Result<Target> {
+pub fn objective(text: &str) -> Result<Objective> {
     match text {
-        "max" => Ok(Target::Max),
-        "rms" => Ok(Target::Rms),
-        _ => Err(unknown("loss", "max or rms")),
+        "max" => Ok(Objective::Max),
+        "rms" => Ok(Objective::Rms),
+        _ => Err(unknown("objective", "max or rms")),
     }
 }
 
+/// An objective as [`objective`] reads it.
+pub fn objective_name(objective: Objective) -> &'static str {
+    match objective {
+        Objective::Max => "max",
+        Objective::Rms => "rms",
+    }
+}
+
+/// The names that [`unit`] reads.
+pub const UNITS: [&str; 2] = ["example", "user"];
+
 /// `example` or `user`.
-pub fn privacy_unit(text: &str) -> Result<PrivacyUnit> {
+pub fn unit(text: &str) -> Result<PrivacyUnit> {
     match text {
         "example" => Ok(PrivacyUnit::Example),
         "user" => Ok(PrivacyUnit::User),
-        _ => Err(unknown("privacy unit", "example or user")),
+        _ => Err(unknown("unit", &listed(UNITS))),
     }
 }
+
+/// The names that [`setting`] reads.
+pub const SETTINGS: [&str; 3] = ["centralized", "federated", "streaming"];
 
 /// `centralized`, `federated` or `streaming`.
 pub fn setting(text: &str) -> Result<SettingName> {
@@ -78,7 +93,7 @@ pub fn setting(text: &str) -> Result<SettingName> {
         "centralized" => Ok(SettingName::Centralized),
         "federated" => Ok(SettingName::Federated),
         "streaming" => Ok(SettingName::Streaming),
-        _ => Err(unknown("setting", "centralized, federated or streaming")),
+        _ => Err(unknown("setting", &listed(SETTINGS))),
     }
 }
 
@@ -133,7 +148,17 @@ pub(crate) fn fraction(name: &str, letter: &str, argument: Option<&str>) -> Resu
     Err(Error::Input(format!("{letter} in {name}:{letter} is {value}: expected a number in [0, 1)")))
 }
 
-/// A name that stands for nothing.
+/// `a, b or c`.
+pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.into_iter().collect();
+    match names.split_last() {
+        Some((last, [])) => (*last).into(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// The error for a name that stands for nothing.
 pub(crate) fn unknown(kind: &str, expected: &str) -> Error {
     Error::Input(format!("no such {kind}; expected {expected}"))
 }
@@ -153,7 +178,7 @@ pub fn participation_name(participation: &Participation) -> String {
     }
 }
 
-/// A relation as [`adjacency`] reads it.
+/// An adjacency as [`adjacency`] reads it.
 pub fn adjacency_name(adjacency: Adjacency) -> &'static str {
     match adjacency {
         Adjacency::ZeroOut => "zero-out",
@@ -189,9 +214,11 @@ mod tests {
         for name in ["zero-out", "replace-one"] {
             assert_eq!(adjacency_name(adjacency(name).unwrap()), name);
         }
-        assert_eq!((target("max").unwrap(), target("rms").unwrap()), (Target::Max, Target::Rms));
-        assert_eq!(privacy_unit("user").unwrap(), PrivacyUnit::User);
+        assert_eq!((objective("max").unwrap(), objective("rms").unwrap()), (Objective::Max, Objective::Rms));
+        assert_eq!(UNITS.map(|name| unit(name).unwrap()), [PrivacyUnit::Example, PrivacyUnit::User]);
+        assert!(SETTINGS.iter().all(|name| setting(name).is_ok()));
         assert_eq!(setting("federated").unwrap(), SettingName::Federated);
+        assert_eq!((objective_name(Objective::Max), objective_name(Objective::Rms)), ("max", "rms"));
     }
 
     #[test]
@@ -200,8 +227,8 @@ mod tests {
             participation("twice").unwrap_err(),
             workload("suffix").unwrap_err(),
             adjacency("add-remove").unwrap_err(),
-            target("mean").unwrap_err(),
-            privacy_unit("household").unwrap_err(),
+            objective("mean").unwrap_err(),
+            unit("household").unwrap_err(),
             setting("decentralized").unwrap_err(),
         ];
         let expected = ["minsep:B,K", "nesterov:BETA", "zero-out", "rms", "user", "federated"];

@@ -1,8 +1,9 @@
 //! Every sensitivity against all patterns, one by one, on small matrices of all kinds.
 
-use corrnoise_planner::optimize::{Problem, Target};
+use corrnoise_planner::optimize::{Objective, Problem};
 use corrnoise_planner::{
-    Adjacency, Blt, Estimator, Factorization, Kind, Lower, Participation, Strategy, Tree, Workload,
+    Adjacency, Blt, Estimator, Exactness, Factorization, LowerTriangular, Participation, Strategy, Tree,
+    Workload,
 };
 
 /// A generator of test numbers.
@@ -93,7 +94,7 @@ fn reachable(rows: &[Vec<f64>], participation: &Participation, random: &mut Rand
 }
 
 /// The rows of a square matrix.
-fn rows_of(matrix: &Lower) -> Vec<Vec<f64>> {
+fn rows_of(matrix: &LowerTriangular) -> Vec<Vec<f64>> {
     let n = matrix.len();
     (0..n).map(|t| (0..n).map(|s| if s <= t { matrix.get(t, s) } else { 0.0 }).collect()).collect()
 }
@@ -123,7 +124,7 @@ fn random_dense(random: &mut Random, n: usize, entry: fn(&mut Random) -> f64) ->
         row[..t].iter_mut().for_each(|value| *value = entry(random));
         row[t] = 0.1 + random.unit();
     }
-    Strategy::Dense(Lower::new(&rows).unwrap())
+    Strategy::Dense(LowerTriangular::new(&rows).unwrap())
 }
 
 fn random_strategy(random: &mut Random, n: usize) -> Strategy {
@@ -217,12 +218,12 @@ fn every_sensitivity_agrees_with_all_patterns() {
                 factorization.describe()
             )
         };
-        match got.kind {
-            Kind::Exact => {
+        match got.exactness {
+            Exactness::Exact => {
                 assert!((got.value / best - 1.0).abs() <= 1e-12, "{}", what());
                 exact += 1;
             }
-            Kind::UpperBound => {
+            Exactness::UpperBound => {
                 assert!(negative, "an exact answer exists: {}", what());
                 assert!(got.value >= best * (1.0 - 1e-12), "{}", what());
                 tight += usize::from(got.value <= best * (1.0 + 1e-9));
@@ -255,7 +256,7 @@ fn bounded(factorization: &Factorization, participation: &Participation, case: u
         _ => Workload::Prefix.with_learning_rates(rates).unwrap(),
     };
     let problem =
-        Problem { workload, participation: participation.clone(), ..Problem::streaming(n, Target::Rms) };
+        Problem { workload, participation: participation.clone(), ..Problem::streaming(n, Objective::Rms) };
     let bound = problem.nuclear_bound().unwrap().map(|(bound, _)| bound);
     let cheap = problem.lower_bound().0;
     let (loss, _) = problem.loss(factorization).unwrap();
@@ -272,7 +273,7 @@ fn cycles_may_begin_late() {
         let listed = |first: usize| (first..100).step_by(separation).take(max_participations).collect();
         let patterns = Participation::Patterns((0..100).map(listed).collect());
         let [a, b] = [cyclic, patterns].map(|p| tree.sensitivity(&p, Adjacency::ZeroOut).unwrap());
-        assert_eq!(a.kind, Kind::Exact);
+        assert_eq!(a.exactness, Exactness::Exact);
         assert!((a.value / b.value - 1.0).abs() < 1e-14, "{a:?} {b:?}");
     }
     // Growing columns: the last cycle is the worst.
@@ -291,10 +292,10 @@ fn large_signed_matrices_get_upper_bounds() {
     let factorization = Factorization::new(Strategy::toeplitz(coefs).unwrap(), 200).unwrap();
     let participation = Participation::MinSep { min_sep: 20, max_participations: 7 };
     let toeplitz = factorization.sensitivity(&participation, Adjacency::ZeroOut).unwrap();
-    assert_eq!(toeplitz.kind, Kind::UpperBound);
+    assert_eq!(toeplitz.exactness, Exactness::UpperBound);
     let normalized = factorization.clone().column_normalized().unwrap();
     let windows = normalized.sensitivity(&participation, Adjacency::ZeroOut).unwrap();
-    assert_eq!(windows.kind, Kind::UpperBound);
+    assert_eq!(windows.exactness, Exactness::UpperBound);
     for (matrix, bound) in
         [(factorization.matrix().unwrap(), toeplitz), (normalized.matrix().unwrap(), windows)]
     {

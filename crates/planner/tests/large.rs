@@ -1,6 +1,8 @@
 //! Structure is never written out: large sizes answer, and fast; what is quadratic by nature says where it ends.
 
-use corrnoise_planner::{Adjacency, Blt, Estimator, Factorization, Kind, Participation, Strategy, Workload};
+use corrnoise_planner::{
+    Adjacency, Blt, Estimator, Exactness, Factorization, Participation, Strategy, Workload,
+};
 use std::time::{Duration, Instant};
 
 /// Median of five.
@@ -32,7 +34,7 @@ fn toeplitz_min_sep_sensitivity_at_a_million_steps() {
         assert_faster("Toeplitz min-sep, n = 10⁶, k = 100", Duration::from_millis(100), || {
             root.sensitivity(&participation, Adjacency::ZeroOut).unwrap()
         });
-    assert_eq!(sensitivity.kind, Kind::Exact);
+    assert_eq!(sensitivity.exactness, Exactness::Exact);
     assert!(sensitivity.value > 10.0 && sensitivity.value < 100.0);
 }
 
@@ -56,7 +58,7 @@ fn banded_dynamic_program_at_a_hundred_thousand_steps() {
         assert_faster("banded dynamic program, n = 10⁵, k = 100", Duration::from_millis(200), || {
             banded.sensitivity(&participation, Adjacency::ZeroOut).unwrap()
         });
-    assert_eq!(sensitivity.kind, Kind::Exact);
+    assert_eq!(sensitivity.exactness, Exactness::Exact);
 }
 
 #[test]

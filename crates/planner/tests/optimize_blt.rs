@@ -1,7 +1,7 @@
 //! BLTs of least loss: the published tables, the best Toeplitz strategies as a floor, speed, and that nothing invalid comes back.
 
-use corrnoise_planner::optimize::{Optimum, Problem, Progress, Target, blt, toeplitz, unobserved};
-use corrnoise_planner::{Blt, Factorization, Kind, Participation, Strategy, Workload};
+use corrnoise_planner::optimize::{Iteration, Objective, Optimum, Problem, blt, toeplitz, unobserved};
+use corrnoise_planner::{Blt, Exactness, Factorization, Participation, Strategy, Workload};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -25,13 +25,23 @@ fn parameters(optimum: &Optimum) -> &Blt {
 fn tables_of_the_monograph() {
     let max = [1.723, 1.944, 2.168, 2.391, 2.61, 2.832, 3.054, 3.273, 3.494, 3.716, 3.939];
     let rms = [1.544, 1.751, 1.964, 2.18, 2.398, 2.617, 2.837, 3.057, 3.278, 3.499, 3.72];
-    for (target, column) in [(Target::Max, max), (Target::Rms, rms)] {
+    for (objective, column) in [(Objective::Max, max), (Objective::Rms, rms)] {
         for (i, printed) in column.into_iter().enumerate() {
-            let found = best(&Problem::streaming(8 << i, target), 4);
+            let found = best(&Problem::streaming(8 << i, objective), 4);
             // To the printed digits, or better.
-            assert!(found.loss < printed + 5e-4, "{target:?}, n = {}: {} for {printed}", 8 << i, found.loss);
-            assert!(found.loss > printed - 6e-3, "{target:?}, n = {}: {} for {printed}", 8 << i, found.loss);
-            assert_eq!(found.kind, Kind::Exact);
+            assert!(
+                found.loss < printed + 5e-4,
+                "{objective:?}, n = {}: {} for {printed}",
+                8 << i,
+                found.loss
+            );
+            assert!(
+                found.loss > printed - 6e-3,
+                "{objective:?}, n = {}: {} for {printed}",
+                8 << i,
+                found.loss
+            );
+            assert_eq!(found.exactness, Exactness::Exact);
         }
     }
 }
@@ -51,9 +61,9 @@ fn close_to_the_best_toeplitz_strategy() {
         (300, &momentum, min_sep(30, 10), 0.07),
         (300, &decayed, min_sep(30, 10), 0.07),
     ] {
-        for target in [Target::Max, Target::Rms] {
+        for objective in [Objective::Max, Objective::Rms] {
             let participation = participation.clone();
-            let problem = Problem { num_steps: n, workload: workload.clone(), participation, target };
+            let problem = Problem { num_steps: n, workload: workload.clone(), participation, objective };
             let floor = toeplitz::full(&problem, &mut unobserved()).unwrap().loss;
             let found = best(&problem, 8);
             println!("{problem:?}: {} over {floor}: {:.2e}", found.loss, found.loss / floor - 1.0);
@@ -78,11 +88,11 @@ fn median_time(problem: &Problem) -> Duration {
 
 #[test]
 fn four_buffers_take_milliseconds() {
-    let separated = Problem { participation: min_sep(100, 10), ..Problem::streaming(1000, Target::Max) };
+    let separated = Problem { participation: min_sep(100, 10), ..Problem::streaming(1000, Objective::Max) };
     for (problem, limit) in [
-        (Problem::streaming(10_000, Target::Max), 50),
-        (Problem::streaming(1_000_000_000, Target::Max), 100),
-        (Problem::streaming(1_000_000_000, Target::Rms), 100),
+        (Problem::streaming(10_000, Objective::Max), 50),
+        (Problem::streaming(1_000_000_000, Objective::Max), 100),
+        (Problem::streaming(1_000_000_000, Objective::Rms), 100),
         (separated, 200),
     ] {
         let time = median_time(&problem);
@@ -95,7 +105,7 @@ fn four_buffers_take_milliseconds() {
 #[test]
 fn long_streams_run_in_f32() {
     for (n, excess) in [(10_000_000, 0.0), (100_000_000, 0.04), (1_000_000_000, 0.4)] {
-        let problem = Problem::streaming(n, Target::Max);
+        let problem = Problem::streaming(n, Objective::Max);
         let found = best(&problem, 8);
         let rational = Blt::rational(8, n as u64).unwrap();
         let (reference, _) = problem.loss(&Factorization::new(Strategy::Blt(rational), n).unwrap()).unwrap();
@@ -104,15 +114,15 @@ fn long_streams_run_in_f32() {
     }
     // Ten million steps with many participations.
     let problem =
-        Problem { participation: min_sep(10_000, 1000), ..Problem::streaming(10_000_000, Target::Rms) };
+        Problem { participation: min_sep(10_000, 1000), ..Problem::streaming(10_000_000, Objective::Rms) };
     let found = best(&problem, 3);
-    assert_eq!(found.kind, Kind::Exact);
+    assert_eq!(found.exactness, Exactness::Exact);
     assert!(found.time < Duration::from_secs(5), "{:?}", found.time);
 }
 
 #[test]
 fn as_few_buffers_as_the_tolerance_allows() {
-    let problem = Problem::streaming(4096, Target::Max);
+    let problem = Problem::streaming(4096, Objective::Max);
     let mut last = usize::MAX;
     for (tolerance, expected) in [(1e-6, 6..=8), (1e-3, 4..=4), (1e-2, 3..=3), (0.5, 1..=1)] {
         let found = blt::optimize_auto(&problem, tolerance, &mut unobserved()).unwrap();
@@ -122,23 +132,23 @@ fn as_few_buffers_as_the_tolerance_allows() {
         last = buffers;
     }
     // Eight steps have seven coefficients: more buffers than help are dropped.
-    assert!(parameters(&best(&Problem::streaming(8, Target::Max), 8)).num_buffers() <= 4);
+    assert!(parameters(&best(&Problem::streaming(8, Objective::Max), 8)).num_buffers() <= 4);
 }
 
 #[test]
 fn observers_hear_and_stop() {
-    let problem = Problem { participation: min_sep(9, 30), ..Problem::streaming(300, Target::Max) };
+    let problem = Problem { participation: min_sep(9, 30), ..Problem::streaming(300, Objective::Max) };
     let (mut heard, mut last) = (0, f64::INFINITY);
-    let mut observe = |progress: Progress| {
+    let mut observe = |progress: Iteration| {
         heard += 1;
-        assert!(progress.iteration <= progress.max_iterations);
+        assert!(progress.number <= progress.limit);
         assert!(progress.loss <= last * (1.0 + 1e-12), "{progress:?} after {last}");
         last = progress.loss;
         ControlFlow::Continue(())
     };
     let found = blt::optimize(&problem, 4, &mut observe).unwrap();
     assert_eq!(heard, found.iterations);
-    let mut stop = |_: Progress| ControlFlow::Break(());
+    let mut stop = |_: Iteration| ControlFlow::Break(());
     let stopped = blt::optimize(&problem, 4, &mut stop).unwrap();
     assert_eq!(stopped.iterations, 1);
     assert!(stopped.loss >= found.loss);
@@ -148,7 +158,7 @@ fn observers_hear_and_stop() {
 fn what_is_not_a_problem_for_blts_is_named() {
     let message =
         |problem: &Problem, d| blt::optimize(problem, d, &mut unobserved()).unwrap_err().to_string();
-    let problem = Problem::streaming(20, Target::Max);
+    let problem = Problem::streaming(20, Objective::Max);
     assert!(message(&problem, 0).contains("number of buffers is 0"));
     assert!(message(&problem, 9).contains("number of buffers is 9"));
     let rates = Workload::Prefix.with_learning_rates(vec![0.5; 20]).unwrap();
@@ -160,7 +170,7 @@ fn what_is_not_a_problem_for_blts_is_named() {
     assert!(blt::optimize_auto(&problem, f64::NAN, &mut unobserved()).is_err());
 }
 
-/// Any (n, separation, participations, d, target, workload): valid, of f32 numbers, exact, and no worse than where it started.
+/// Any (n, separation, participations, d, objective, workload): valid, of f32 numbers, exact, and no worse than where it started.
 #[test]
 fn nothing_invalid_comes_back() {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -188,19 +198,19 @@ fn nothing_invalid_comes_back() {
             }
             _ => Workload::Prefix,
         };
-        let target = [Target::Max, Target::Rms][draw(2)];
+        let objective = [Objective::Max, Objective::Rms][draw(2)];
         let num_buffers = 1 + draw(8);
-        let problem = Problem { num_steps: n, workload, participation, target };
+        let problem = Problem { num_steps: n, workload, participation, objective };
         let found = best(&problem, num_buffers);
         let blt = parameters(&found);
         let name = || {
             format!(
-                "case {case}: {num_buffers} buffers, n = {n}, {:?}, {target:?}: {blt:?}",
+                "case {case}: {num_buffers} buffers, n = {n}, {:?}, {objective:?}: {blt:?}",
                 problem.participation
             )
         };
         assert!(found.loss.is_finite() && found.loss > 0.0, "{}", name());
-        assert_eq!(found.kind, Kind::Exact, "{}", name());
+        assert_eq!(found.exactness, Exactness::Exact, "{}", name());
         assert!((1..=num_buffers).contains(&blt.num_buffers()), "{}", name());
         assert!(found.factorization.form().is_ok(), "{}", name());
         let f32s = blt.scale().iter().chain(blt.decay()).all(|x| f64::from(*x as f32) == *x);

@@ -1,7 +1,7 @@
 //! Optimised Toeplitz strategies: the monograph's columns, certificates, and that nothing invalid ever comes out.
 
-use corrnoise_planner::optimize::{Problem, Target, toeplitz, unobserved};
-use corrnoise_planner::{Adjacency, Factorization, Kind, Participation, Strategy, Workload};
+use corrnoise_planner::optimize::{Objective, Problem, toeplitz, unobserved};
+use corrnoise_planner::{Adjacency, Exactness, Factorization, Participation, Strategy, Workload};
 
 /// RMSE table, columns Toeplitz and Col-Norm.: the Toeplitz strategy of least RMS loss, and the same with its columns normalised.
 #[test]
@@ -20,7 +20,7 @@ fn the_rms_columns_of_the_monograph() {
         (8192, 3.718, 3.66),
     ];
     for (n, toeplitz_loss, normalized_loss) in printed {
-        let problem = Problem::streaming(n, Target::Rms);
+        let problem = Problem::streaming(n, Objective::Rms);
         let optimum = toeplitz::full(&problem, &mut unobserved()).unwrap();
         println!("n = {n}: {:.5}, {} iterations, {:?}", optimum.loss, optimum.iterations, optimum.time);
         assert!(optimum.loss <= toeplitz_loss + 5.01e-4, "{n}: {}", optimum.loss);
@@ -35,7 +35,7 @@ fn the_rms_columns_of_the_monograph() {
 /// In a stream and for max loss, no Toeplitz strategy beats the square root.
 #[test]
 fn the_square_root_is_the_max_optimum() {
-    let problem = Problem::streaming(200, Target::Max);
+    let problem = Problem::streaming(200, Objective::Max);
     let optimum = toeplitz::full(&problem, &mut unobserved()).unwrap();
     let root = Factorization::new(Strategy::square_root(Workload::Prefix).unwrap(), 200).unwrap();
     let best = problem.loss(&root).unwrap().0;
@@ -55,7 +55,7 @@ fn nothing_invalid_and_nothing_worse_than_the_start() {
         let separation = 1 + below(num_steps);
         let max_participations = 1 + below(num_steps.div_ceil(separation));
         let bands = 1 + below(num_steps.min(40));
-        let target = if below(2) == 0 { Target::Max } else { Target::Rms };
+        let objective = if below(2) == 0 { Objective::Max } else { Objective::Rms };
         let participation = match below(3) {
             0 => Participation::Single,
             1 => Participation::MinSep { min_sep: separation, max_participations },
@@ -66,7 +66,7 @@ fn nothing_invalid_and_nothing_worse_than_the_start() {
             1 => Workload::momentum(0.9, 0.001).unwrap(),
             _ => Workload::nesterov(0.5).unwrap(),
         };
-        let problem = Problem { num_steps, workload: workload.clone(), participation, target };
+        let problem = Problem { num_steps, workload: workload.clone(), participation, objective };
         let start = |strategy| problem.loss(&Factorization::new(strategy, num_steps).unwrap()).unwrap();
         let root = Strategy::square_root(workload).unwrap();
         let coefs = Factorization::new(root, num_steps).unwrap().strategy_coefs().unwrap().unwrap();
@@ -77,7 +77,7 @@ fn nothing_invalid_and_nothing_worse_than_the_start() {
             "{problem:?}, {bands} bands: {from:?}, {}",
             banded.loss
         );
-        assert_eq!(banded.kind, Kind::Exact, "{problem:?}, {bands}");
+        assert_eq!(banded.exactness, Exactness::Exact, "{problem:?}, {bands}");
         assert!(banded.factorization.form().is_ok(), "{problem:?}");
         let inverse = toeplitz::banded_inverse(&problem, bands, &mut unobserved()).unwrap();
         assert!(inverse.loss.is_finite() && inverse.factorization.form().is_ok());
@@ -90,19 +90,20 @@ fn nothing_invalid_and_nothing_worse_than_the_start() {
 #[test]
 fn bands_are_found_by_search() {
     let participation = Participation::MinSep { min_sep: 32, max_participations: 8 };
-    let problem = Problem { num_steps: 256, workload: Workload::Prefix, participation, target: Target::Rms };
+    let problem =
+        Problem { num_steps: 256, workload: Workload::Prefix, participation, objective: Objective::Rms };
     let (bands, best) = toeplitz::best_bands(&problem, 64, &mut unobserved()).unwrap();
     for other in [1, bands.saturating_sub(3).max(1), bands + 3, 64] {
         let loss = toeplitz::banded(&problem, other, &mut unobserved()).unwrap().loss;
         assert!(best.loss <= loss * (1.0 + 1e-4), "{bands} bands {}, {other} bands {loss}", best.loss);
     }
     let sensitivity = best.factorization.sensitivity(&problem.participation, Adjacency::ZeroOut).unwrap();
-    assert_eq!(sensitivity.kind, Kind::Exact);
+    assert_eq!(sensitivity.exactness, Exactness::Exact);
 }
 
 #[test]
 fn what_cannot_be_optimised_is_named() {
-    let problem = Problem::streaming(10, Target::Max);
+    let problem = Problem::streaming(10, Objective::Max);
     let message = toeplitz::banded(&problem, 11, &mut unobserved()).unwrap_err().to_string();
     assert!(message.contains("number of bands is 11: expected 1 to 10"), "{message}");
     let scaled = Workload::Prefix.with_learning_rates(vec![0.1; 10]).unwrap();

@@ -2,7 +2,7 @@
 
 use corrnoise_core::{Plan, Sampling};
 use corrnoise_planner::account::Budget;
-use corrnoise_planner::optimize::{Observe, Progress, Stage};
+use corrnoise_planner::optimize::{Iteration, Observe, Stage};
 use corrnoise_planner::{
     Adjacency, Blt, Estimator, Factorization, Goal, Method, Participation, PrivacyUnit, Request, Schedule,
     Strategy, Terms, Workload, calibrate, verify,
@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 const STEPS: usize = 48;
 
 fn terms(schedule: Schedule) -> Terms {
-    Terms { schedule, adjacency: Adjacency::ZeroOut, privacy_unit: PrivacyUnit::Example, clip_norm: 0.7 }
+    Terms { schedule, adjacency: Adjacency::ZeroOut, unit: PrivacyUnit::Example, clip_norm: 0.7 }
 }
 
 fn cyclic() -> Schedule {
@@ -237,7 +237,7 @@ fn a_plan_without_claim_says_so() {
 fn an_observer_hears_what_a_comparison_is_doing() {
     struct Heard(Vec<String>);
     impl Observe for Heard {
-        fn iteration(&mut self, _: Progress) -> ControlFlow<()> {
+        fn iteration(&mut self, _: Iteration) -> ControlFlow<()> {
             self.0.push("iteration".into());
             ControlFlow::Continue(())
         }
@@ -254,14 +254,14 @@ fn an_observer_hears_what_a_comparison_is_doing() {
         ..Request::default()
     };
     let mut heard = Heard(Vec::new());
-    let answer = request.answer(&request.question().unwrap(), &mut heard).unwrap();
+    let answer = request.recommend(&mut heard).unwrap();
     let place =
         |words: &str| heard.0.iter().position(|line| line == words).unwrap_or_else(|| panic!("{words}"));
     assert_eq!(place("certifying identity"), 0);
-    for class in ["blt", "banded-opt", "bandinv-opt", "dense"] {
+    for class in ["blt", "banded-opt", "bandinv-opt:8", "dense"] {
         assert_eq!(heard.0[place(&format!("optimising {class}")) + 1], "iteration", "{class}");
     }
     for candidate in &answer.candidates {
-        place(&format!("certifying {}", candidate.name));
+        place(&format!("certifying {candidate}"));
     }
 }

@@ -84,12 +84,8 @@ fn bases() -> Vec<Value> {
         (Strategy::Tree(Estimator::Streaming), 96, cyclic),
     ];
     for (strategy, steps, schedule) in larger {
-        let terms = Terms {
-            schedule,
-            adjacency: Adjacency::ZeroOut,
-            privacy_unit: PrivacyUnit::User,
-            clip_norm: 0.5,
-        };
+        let terms =
+            Terms { schedule, adjacency: Adjacency::ZeroOut, unit: PrivacyUnit::User, clip_norm: 0.5 };
         let goal = Goal::NoiseMultiplier { noise_multiplier: 1.5, delta: 1e-6 };
         let strategy = Factorization::new(strategy, steps).unwrap();
         plans.push(calibrate(&strategy, &terms, &Workload::Prefix, &goal).unwrap());

@@ -6,7 +6,7 @@ use corrnoise_core::chacha::ChaCha;
 use corrnoise_core::{
     Cpu, CpuOptions, Family, Gradients, Incarnations, Plan, Rounds, Row, RunKey, Shard, noise,
 };
-use corrnoise_planner::{Blt, Estimator, Factorization, Lower, Strategy, Tree, Workload};
+use corrnoise_planner::{Blt, Estimator, Factorization, LowerTriangular, Strategy, Tree, Workload};
 
 const KEY: [u8; 32] = [42; 32];
 const COORDS: u64 = 40;
@@ -36,7 +36,7 @@ fn strategies(n: usize) -> Vec<Strategy> {
         Strategy::banded(rows).unwrap(),
         Strategy::Blt(Blt::new(&[0.3, 0.2, 0.05], &[0.3, 0.8, 0.99]).unwrap()),
         Strategy::Blt(Blt::rational(4, n as u64).unwrap()),
-        Strategy::Dense(Lower::new(&dense).unwrap()),
+        Strategy::Dense(LowerTriangular::new(&dense).unwrap()),
         Strategy::Tree(Estimator::Plain),
         Strategy::Tree(Estimator::Streaming),
         Strategy::Tree(Estimator::Full),

@@ -72,7 +72,8 @@ fn examine(number: usize, counts: &Mutex<Counts>) -> bool {
             }
             add.made = 1;
             add.amplified = usize::from(stated.claim.method == Method::Amplified);
-            add.bounds = usize::from(stated.claim.sensitivity_kind == corrnoise_planner::Kind::UpperBound);
+            add.bounds =
+                usize::from(stated.claim.sensitivity_kind == corrnoise_planner::Exactness::UpperBound);
             add.steps = plan.num_steps() as usize;
         }
     }
@@ -132,7 +133,7 @@ fn identity(goal: Goal) -> Result<Plan, Error> {
     let terms = Terms {
         schedule: Schedule::Participation(Participation::Single),
         adjacency: Adjacency::ZeroOut,
-        privacy_unit: PrivacyUnit::Example,
+        unit: PrivacyUnit::Example,
         clip_norm: 1.0,
     };
     calibrate(&Factorization::new(Strategy::Identity, 2)?, &terms, &Workload::Prefix, &goal)
@@ -259,7 +260,7 @@ fn extreme_scales_are_claimed_truly_or_refused() {
             let terms = Terms {
                 schedule: Schedule::Participation(participation),
                 adjacency: Adjacency::ZeroOut,
-                privacy_unit: PrivacyUnit::Example,
+                unit: PrivacyUnit::Example,
                 clip_norm: 1.0,
             };
             let plan = Plan::new(steps, form, stddev).unwrap();

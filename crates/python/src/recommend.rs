@@ -4,17 +4,21 @@ use crate::error::{invalid, raise, raise_planner, whole};
 use crate::plan::Plan;
 use corrnoise::Rounds;
 use corrnoise::planner::optimize::unobserved;
-use corrnoise::planner::{self, Request, Spelling, names, plan};
+use corrnoise::planner::{self, Request, names};
 use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 use std::ffi::CString;
 
-/// One mechanism, calibrated and certified.
+/// One strategy under one schedule, calibrated and certified.
 #[pyclass(module = "corrnoise", frozen, get_all)]
 pub(crate) struct Candidate {
-    /// The mechanism, as the command line names it.
-    name: String,
-    /// Ready to run.
+    /// The strategy, as the keyword `strategy` takes it.
+    strategy: String,
+    /// How batches are drawn, as the keyword `sampling` takes it; None where the sampler does not draw them.
+    sampling: Option<String>,
+    /// Who takes part when, in a few words.
+    schedule: String,
+    /// The plan, ready to run.
     plan: Py<Plan>,
     /// Standard deviation of the noise in the released value that counts, per coordinate of the summed gradient.
     error: f64,
@@ -27,31 +31,39 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    fn new(py: Python<'_>, candidate: plan::Candidate) -> PyResult<Py<Candidate>> {
-        let plan::Candidate { name, plan, error, state_bytes, engine_bytes, cost, .. } = candidate;
-        let plan = Py::new(py, Plan(plan))?;
-        Py::new(py, Candidate { name, plan, error, state_bytes, engine_bytes, rows_per_step: cost.rows })
+    fn new(py: Python<'_>, candidate: planner::Candidate) -> PyResult<Py<Candidate>> {
+        let own = Candidate {
+            strategy: candidate.strategy.to_string(),
+            sampling: candidate.sampling().map(|sampling| sampling.to_string()),
+            schedule: candidate.schedule.to_string(),
+            plan: Py::new(py, Plan(candidate.plan))?,
+            error: candidate.error,
+            state_bytes: candidate.state_bytes,
+            engine_bytes: candidate.engine_bytes,
+            rows_per_step: candidate.cost.rows,
+        };
+        Py::new(py, own)
     }
 }
 
 #[pymethods]
 impl Candidate {
     fn __repr__(&self) -> String {
-        let Candidate { name, error, state_bytes, .. } = self;
-        format!("Candidate('{name}', error={error}, state_bytes={state_bytes})")
+        let Candidate { strategy, schedule, error, state_bytes, .. } = self;
+        format!("Candidate('{strategy}', schedule='{schedule}', error={error}, state_bytes={state_bytes})")
     }
 }
 
-/// All mechanisms that were compared, and which to take.
+/// All strategies that were compared, and which to take.
 #[pyclass(module = "corrnoise", frozen, get_all)]
 pub(crate) struct Recommendation {
-    /// By error, least first.
+    /// The candidates by error, least first.
     candidates: Vec<Py<Candidate>>,
-    /// The recommended one.
+    /// The recommended candidate.
     best: Py<Candidate>,
-    /// Why, in a sentence.
+    /// Why it is recommended, in a sentence.
     reason: String,
-    /// Name and reason of what does not apply.
+    /// Strategy and reason of what does not apply.
     skipped: Vec<(String, String)>,
     /// What is allowed and yet hardly meant, as warned of.
     warnings: Vec<String>,
@@ -79,29 +91,29 @@ fn count(keyword: &str, value: Option<i128>) -> PyResult<Option<u64>> {
     value.map(|value| whole(keyword, value, 1)).transpose()
 }
 
-/// Compares every mechanism for a privacy budget, or one with independent noise, as `corrnoise plan` does: always at one (ε, δ).
+/// Compares every strategy for a privacy budget, or one with independent noise, as `corrnoise plan` does: always at one (ε, δ).
 ///
-/// How long: num_steps, or epochs over dataset_size and batch_size. How much: epsilon and delta, or mu, or noise_multiplier
-/// (delta is then 1e-6 by default; where mechanisms are compared, all are calibrated to the ε that mu has at delta). A delta of
+/// How long: steps, or epochs of ⌈dataset_size / batch_size⌉ steps. How much: epsilon and delta, or mu, or noise_multiplier
+/// (delta is then 1e-6 by default; where strategies are compared, all are calibrated to the ε that mu has at delta). A delta of
 /// 1/dataset_size or more is warned of. max_state_bytes limits what the CPU engine holds per parameter. Who takes part: dataset_size and batch_size (the sampler draws the batches), min_sep and
 /// max_participations (a guard admits clients), or participation ("single", "cyclic:B,K", "minsep:B,K", "full": your own
 /// pipeline guarantees it); without any of them everyone takes part at most once.
 ///
-/// mechanism is "auto" or one by name: "identity", "blt:4", "banded-opt:16", "bisr:8", …; sampling, for one mechanism, "cyclic"
+/// strategy is "auto" or one by name: "identity", "blt:4", "banded-opt:16", "bisr:8", …; sampling, for one strategy, "cyclic"
 /// (the default), "poisson", "block-poisson:B", "balls-in-bins" or "none". workload is "prefix", "momentum:BETA",
-/// "momentum:BETA,DECAY" or "nesterov:BETA"; target "max" or "rms"; adjacency "zero-out" or "replace-one"; privacy_unit
+/// "momentum:BETA,DECAY" or "nesterov:BETA"; objective "max" or "rms"; adjacency "zero-out" or "replace-one"; unit
 /// "example" or "user". The interpreter's lock is released meanwhile.
 #[pyfunction]
 #[pyo3(signature = (
-    num_steps = None, *, epochs = None, epsilon = None, delta = None, mu = None, noise_multiplier = None, dataset_size = None,
-    batch_size = None, min_sep = None, max_participations = None, participation = None, setting = None, mechanism = "auto",
-    sampling = None, workload = "prefix", target = "max", adjacency = "zero-out", privacy_unit = "example", clip_norm = 1.0,
+    steps = None, *, epochs = None, epsilon = None, delta = None, mu = None, noise_multiplier = None, dataset_size = None,
+    batch_size = None, min_sep = None, max_participations = None, participation = None, setting = None, strategy = "auto",
+    sampling = None, workload = "prefix", objective = "max", adjacency = "zero-out", unit = "example", clip_norm = 1.0,
     max_state_bytes = None, rounds = 12
 ))]
 #[allow(clippy::too_many_arguments)] // keywords, in Python
 pub(crate) fn recommend(
     py: Python<'_>,
-    num_steps: Option<i128>,
+    steps: Option<i128>,
     epochs: Option<f64>,
     epsilon: Option<f64>,
     delta: Option<f64>,
@@ -113,19 +125,19 @@ pub(crate) fn recommend(
     max_participations: Option<i128>,
     participation: Option<&str>,
     setting: Option<&str>,
-    mechanism: &str,
+    strategy: &str,
     sampling: Option<&str>,
     workload: &str,
-    target: &str,
+    objective: &str,
     adjacency: &str,
-    privacy_unit: &str,
+    unit: &str,
     clip_norm: f64,
     max_state_bytes: Option<i128>,
     rounds: u32,
 ) -> PyResult<Recommendation> {
     let optional = |value: Option<i128>| value.map(|value| whole("max_state_bytes", value, 0)).transpose();
     let request = Request {
-        num_steps: count("num_steps", num_steps)?,
+        steps: count("steps", steps)?,
         epochs,
         dataset_size: count("dataset_size", dataset_size)?,
         batch_size: count("batch_size", batch_size)?,
@@ -141,23 +153,22 @@ pub(crate) fn recommend(
         noise_multiplier,
         clip_norm,
         adjacency: named("adjacency", adjacency, names::adjacency)?,
-        privacy_unit: named("privacy_unit", privacy_unit, names::privacy_unit)?,
+        unit: named("unit", unit, names::unit)?,
         workload: named("workload", workload, names::workload)?,
-        target: named("target", target, names::target)?,
+        objective: named("objective", objective, names::objective)?,
         max_state_bytes: optional(max_state_bytes)?,
-        mechanism: named("mechanism", mechanism, names::strategy_choice)?,
+        strategy: named("strategy", strategy, names::strategy_choice)?,
         sampling: sampling.map(|text| named("sampling", text, names::sampling)).transpose()?,
         rounds: Rounds::try_from(rounds).map_err(raise)?,
-        spelling: Spelling::Keywords,
     };
-    let answer =
-        py.detach(|| request.answer(&request.question()?, &mut unobserved())).map_err(raise_planner)?;
+    let answer = py.detach(|| request.recommend(&mut unobserved())).map_err(raise_planner)?;
     let candidates = answer.candidates.into_iter().map(|candidate| Candidate::new(py, candidate));
     let candidates = candidates.collect::<PyResult<Vec<_>>>()?;
     let best = candidates[answer.best].clone_ref(py);
     for warning in &answer.warnings {
         warn(py, warning)?;
     }
-    let plan::Recommendation { reason, skipped, warnings, .. } = answer;
+    let planner::Recommendation { reason, skipped, warnings, .. } = answer;
+    let skipped = skipped.into_iter().map(|skipped| (skipped.strategy, skipped.reason)).collect();
     Ok(Recommendation { candidates, best, reason, skipped, warnings })
 }

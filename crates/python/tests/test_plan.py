@@ -37,7 +37,7 @@ def test_plans_are_those_of_the_command_line(case):
 
 
 def federated(**options):
-    keywords = {"min_sep": 6, "max_participations": 2, "epsilon": 3, "delta": 1e-7, "mechanism": "blt:2"}
+    keywords = {"min_sep": 6, "max_participations": 2, "epsilon": 3, "delta": 1e-7, "strategy": "blt:2"}
     return corrnoise.plan(24, **(keywords | options))
 
 
@@ -107,14 +107,14 @@ def test_plans_under_a_new_seal():
 def test_a_claim_is_computed_once_and_without_the_lock():
     # A PLD of many rounds takes a while.
     options = {"dataset_size": 100_000, "batch_size": 100, "noise_multiplier": 0.7, "delta": 1e-7, "sampling": "poisson"}
-    made = corrnoise.recommend(20_000, mechanism="identity", **options).best.plan
+    made = corrnoise.recommend(20_000, strategy="identity", **options).best.plan
     assert ticks_during(lambda: made.epsilon) >= 1
     copy = corrnoise.Plan.from_json(made.to_json())
     assert copy.epsilon == made.epsilon == made.certificate["claim"]["epsilon"]
 
 
 def test_a_large_delta_is_warned_of():
-    data = {"dataset_size": 80, "batch_size": 10, "epsilon": 1, "mechanism": "identity"}
+    data = {"dataset_size": 80, "batch_size": 10, "epsilon": 1, "strategy": "identity"}
     with pytest.warns(UserWarning, match="delta is 1.25e-2 for a dataset of 80: expected well below 1/80") as caught:
         answer = corrnoise.recommend(8, delta=0.0125, **data)
     assert [str(warning.message) for warning in caught] == answer.warnings
@@ -144,61 +144,62 @@ def test_what_auto_compares():
     [case] = [case for case in PLANS if "epochs" in case["keywords"]]
     answer = corrnoise.recommend(**case["keywords"])
     assert len(answer.candidates) >= 6
-    names = [candidate.name for candidate in answer.candidates]
-    assert {"identity", "identity, Poisson", "dense", "tree"} <= set(names)
+    names = [(candidate.strategy, candidate.sampling) for candidate in answer.candidates]
+    assert {("identity", "cyclic"), ("identity", "poisson"), ("dense", "cyclic"), ("tree", "cyclic")} <= set(names)
     found = [candidate.error for candidate in answer.candidates]
     assert found == sorted(found)
-    assert answer.best.name in names and answer.best.name in answer.reason and answer.best.rows_per_step <= 32
+    assert answer.best.strategy in answer.reason and answer.best.rows_per_step <= 32
     for candidate in answer.candidates:
-        assert candidate.plan.num_steps == 33 and 1.999 < candidate.plan.epsilon <= 2
+        assert candidate.plan.num_steps == 34 and 1.999 < candidate.plan.epsilon <= 2
         assert candidate.state_bytes == candidate.plan.state_bytes_per_param
-    assert all(isinstance(name, str) and isinstance(reason, str) for name, reason in answer.skipped)
+    assert all(isinstance(strategy, str) and isinstance(reason, str) for strategy, reason in answer.skipped)
     assert close(body(answer.best.plan), case["plan"])
-    assert str(len(names)) in repr(answer) and answer.best.name in repr(answer.best)
+    assert str(len(names)) in repr(answer) and answer.best.strategy in repr(answer.best)
 
 
-BASE = {"num_steps": 8, "mu": 1, "mechanism": "identity"}
+BASE = {"steps": 8, "mu": 1, "strategy": "identity"}
 DATA = {"dataset_size": 80, "batch_size": 10}
 
 
 @pytest.mark.parametrize(
     ("options", "part"),
     [
-        ({"mu": 1}, "no length: expected num_steps or epochs"),
-        ({"num_steps": 8}, "no budget: expected epsilon and delta, or mu, or noise_multiplier"),
-        (BASE | {"num_steps": 0}, "num_steps is 0: expected a whole number, at least 1"),
-        (BASE | {"num_steps": -3}, "num_steps is -3: expected"),
-        (BASE | {"num_steps": 10**12}, "number of steps is 1000000000000: expected 1 to"),
-        (BASE | DATA | {"epochs": 2}, "num_steps and epochs: expected one of them"),
-        ({"epochs": 2, "mu": 1}, "epochs needs dataset_size and batch_size; or give num_steps"),
+        ({"mu": 1}, "no length: expected steps or epochs"),
+        ({"steps": 8}, "no budget: expected epsilon, mu or noise_multiplier"),
+        (BASE | {"steps": 0}, "steps is 0: expected a whole number, at least 1"),
+        (BASE | {"steps": -3}, "steps is -3: expected"),
+        (BASE | {"steps": 10**12}, "number of steps is 1000000000000: expected 1 to"),
+        (BASE | DATA | {"epochs": 2}, "two lengths: expected one of steps and epochs"),
+        ({"epochs": 2, "mu": 1}, "epochs needs dataset_size and batch_size"),
         ({"epochs": 0, "mu": 1} | DATA, "number of epochs is 0"),
         (BASE | {"epsilon": 1}, "two budgets"),
-        ({"num_steps": 8, "epsilon": 1}, "epsilon needs delta"),
-        ({"num_steps": 8, "epsilon": 0, "delta": 1e-6}, "epsilon is 0: expected positive"),
-        ({"num_steps": 8, "epsilon": math.nan, "delta": 1e-6}, "epsilon is NaN: expected a finite"),
-        ({"num_steps": 8, "epsilon": 1, "delta": 1}, r"delta is 1: expected in \(0, 1\)"),
-        ({"num_steps": 8, "noise_multiplier": -1}, "noise multiplier is -1: expected positive"),
+        ({"steps": 8, "epsilon": 1}, "epsilon needs delta"),
+        ({"steps": 8, "epsilon": 0, "delta": 1e-6}, "epsilon is 0: expected positive"),
+        ({"steps": 8, "epsilon": math.nan, "delta": 1e-6}, "epsilon is NaN: expected a finite"),
+        ({"steps": 8, "epsilon": 1, "delta": 1}, r"delta is 1: expected in \(0, 1\)"),
+        ({"steps": 8, "noise_multiplier": -1}, "noise multiplier is -1: expected positive"),
         (BASE | {"clip_norm": 0}, "clip norm is 0: expected above 0"),
-        (BASE | {"dataset_size": 80}, "dataset_size and batch_size need each other"),
+        (BASE | {"dataset_size": 80}, "dataset_size needs batch_size"),
         (BASE | DATA | {"batch_size": 81}, "batch size is 81: expected 1 to 80"),
         (BASE | {"min_sep": 3}, "setting federated needs min_sep and max_participations"),
-        (BASE | DATA | {"min_sep": 3}, "min_sep 3 is for setting federated"),
+        (BASE | DATA | {"min_sep": 3}, "setting federated needs min_sep and max_participations"),
+        (BASE | DATA | {"min_sep": 3, "setting": "centralized"}, "min_sep 3 is for setting federated"),
         (BASE | {"participation": "twice"}, 'participation is "twice": no such participation; expected single'),
         (BASE | {"participation": "minsep:3,4"}, "max participations is 4: expected 1 to 3"),
         (BASE | {"participation": "full", "setting": "streaming"}, "participation takes the place of setting"),
         (BASE | {"setting": "decentralized"}, 'setting is "decentralized": .* expected centralized'),
-        (BASE | {"sampling": "poisson"}, "sampling draws batches from one dataset: give dataset_size"),
-        (DATA | {"num_steps": 8, "mu": 1, "sampling": "poisson"}, "sampling is for one mechanism"),
+        (BASE | {"sampling": "poisson"}, "sampling needs dataset_size and batch_size"),
+        (DATA | {"steps": 8, "mu": 1, "sampling": "poisson"}, "sampling is for one strategy"),
         (BASE | DATA | {"sampling": "shuffle"}, 'sampling is "shuffle": .* balls-in-bins'),
-        (BASE | {"mechanism": "quadtree"}, 'mechanism is "quadtree": no such strategy; expected auto, identity'),
-        (BASE | {"mechanism": "blt"}, "blt needs a number, as in blt:4"),
-        (BASE | {"mechanism": "banded:9"}, "number of bands is 9: expected 1 to 8"),
+        (BASE | {"strategy": "quadtree"}, 'strategy is "quadtree": no such strategy; expected auto, identity'),
+        (BASE | {"strategy": "blt"}, "blt needs a number, as in blt:4"),
+        (BASE | {"strategy": "banded:9"}, "number of bands is 9: expected 1 to 8"),
         (BASE | {"workload": "momentum:2"}, 'workload is "momentum:2": .*2'),
-        (BASE | {"target": "mean"}, 'target is "mean": .* max or rms'),
+        (BASE | {"objective": "mean"}, 'objective is "mean": .* max or rms'),
         (BASE | {"adjacency": "add-remove"}, 'adjacency is "add-remove": .* zero-out'),
-        (BASE | {"privacy_unit": "household"}, 'privacy_unit is "household": .* user'),
+        (BASE | {"unit": "household"}, 'unit is "household": .* user'),
         (BASE | {"max_state_bytes": -1}, "max_state_bytes is -1: expected a whole number, at least 0"),
-        (BASE | {"mechanism": "blt:2", "max_state_bytes": 4}, "state is 8 bytes per parameter: expected at most 4, as max_state_bytes"),
+        (BASE | {"strategy": "blt:2", "max_state_bytes": 4}, "state is 8 bytes per parameter: expected at most 4, as max_state_bytes"),
         (BASE | {"rounds": 13}, "ChaCha rounds is 13: expected 8, 12 or 20"),
     ],
 )
@@ -211,7 +212,7 @@ def test_refusals(options, part):
 def test_keywords_only_and_by_type():
     with pytest.raises(TypeError):
         corrnoise.plan(8, 2)
-    with pytest.raises(TypeError, match="num_steps"):
+    with pytest.raises(TypeError, match="steps"):
         corrnoise.plan("8", mu=1)
     with pytest.raises(TypeError, match="sigma"):
         corrnoise.plan(8, sigma=1)

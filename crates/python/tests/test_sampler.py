@@ -46,7 +46,7 @@ def test_arrays_of_a_batch_copy_nothing():
 
 
 def test_an_empty_batch():
-    rare = corrnoise.plan(3, dataset_size=50, batch_size=1, mu=1, mechanism="identity", sampling="poisson")
+    rare = corrnoise.plan(3, dataset_size=50, batch_size=1, mu=1, strategy="identity", sampling="poisson")
     batches = [corrnoise.Sampler(rare, key(f"run {i}")).batch(0) for i in range(40)]
     empty = [batch for batch in batches if len(batch) == 0]
     assert empty and np.asarray(empty[0]).shape == (0,) and empty[0].tolist() == []
@@ -146,7 +146,7 @@ def test_refusals():
 
 
 def clients():
-    return corrnoise.plan(30, min_sep=10, max_participations=2, mu=1, mechanism="identity")
+    return corrnoise.plan(30, min_sep=10, max_participations=2, mu=1, strategy="identity")
 
 
 def test_guard(tmp_path):
@@ -182,7 +182,7 @@ def test_guards_refuse(tmp_path):
     assert guard.step == 5
     with pytest.raises(corrnoise.PlanError, match="min_sep"):
         corrnoise.Guard(sampled())
-    other = corrnoise.plan(30, min_sep=11, max_participations=2, mu=1, mechanism="identity")
+    other = corrnoise.plan(30, min_sep=11, max_participations=2, mu=1, strategy="identity")
     with pytest.raises(corrnoise.CheckpointError, match="belongs to plan"):
         corrnoise.Guard.load(tmp_path / "guard", other)
     with pytest.raises(errors.FileError):

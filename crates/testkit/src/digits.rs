@@ -3,7 +3,7 @@
 //! Two runs that are compared differ in their noise alone: split, model, clipping, batches per epoch and epochs are the same.
 
 use corrnoise::planner::account::Budget;
-use corrnoise::planner::optimize::{Problem, Target, blt, toeplitz, unobserved};
+use corrnoise::planner::optimize::{Objective, Problem, blt, toeplitz, unobserved};
 use corrnoise::planner::{
     Adjacency, Factorization, Goal, PrivacyUnit, Schedule, Strategy, Terms, Workload, calibrate, verify,
 };
@@ -153,7 +153,8 @@ impl Noise {
     pub fn strategy(self, setup: &Setup, dataset_size: usize) -> Outcome<Factorization> {
         let num_steps = setup.num_steps();
         let participation = Schedule::Sampling(setup.sampling(dataset_size)).participation(num_steps)?;
-        let problem = Problem { num_steps, workload: setup.workload(), participation, target: Target::Rms };
+        let problem =
+            Problem { num_steps, workload: setup.workload(), participation, objective: Objective::Rms };
         Ok(match self {
             Noise::Independent => Factorization::new(Strategy::Identity, num_steps)?,
             Noise::Banded => {
@@ -171,7 +172,7 @@ impl Noise {
         let terms = Terms {
             schedule: Schedule::Sampling(setup.sampling(dataset_size)),
             adjacency: Adjacency::ZeroOut,
-            privacy_unit: PrivacyUnit::Example,
+            unit: PrivacyUnit::Example,
             clip_norm: setup.clip_norm,
         };
         let strategy = self.strategy(setup, dataset_size)?;

@@ -1,11 +1,11 @@
 //! Noise throughput on a CUDA device: the median of at least 20 steps timed by events on the stream, after warm-up, with the L2 cache
 //! overwritten before each, beside a plain copy in the same run.
 
+use super::args::BenchArgs;
 use super::budget;
 use super::machine::Machine;
 use super::throughput::{self, Kind, Measured};
 use super::traffic::Traffic;
-use crate::args::BenchArgs;
 use crate::failure::{Failure, Result};
 use corrnoise::cuda::cudarc::driver::{CudaStream, DriverError, sys::CUevent_flags};
 use corrnoise::cuda::{OnCuda, stream};
@@ -21,10 +21,10 @@ fn failed(error: DriverError) -> Failure {
     Failure::input(format!("CUDA device failed: {error}"))
 }
 
-/// Measures the first CUDA device.
-pub fn measure(args: &BenchArgs) -> Result<Machine> {
+/// Measures the device with this ordinal.
+pub fn measure(args: &BenchArgs, ordinal: usize) -> Result<Machine> {
     let timed = (args.steps.unwrap_or(0) as usize).max(LEAST_TIMED);
-    let stream = stream(0)?;
+    let stream = stream(ordinal)?;
     let name = stream.context().name().unwrap_or_else(|_| "CUDA device".into());
     let copied: usize = if args.quick { 16 << 20 } else { 128 << 20 };
     let from = stream.alloc_zeros::<f32>(copied).map_err(failed)?;

@@ -1,9 +1,11 @@
 //! This machine: noise, memory and a matrix multiply.
 
+use super::args::BenchArgs;
 use super::throughput::{self, Measured};
-use crate::args::BenchArgs;
 use crate::failure::Result;
+use crate::parse::Device;
 use crate::table::counted;
+use corrnoise::{CpuOptions, Isa};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, Par};
 use serde::Serialize;
@@ -24,11 +26,15 @@ pub struct Machine {
 /// Measures this machine's processors.
 pub fn measure(args: &BenchArgs) -> Result<Machine> {
     let steps = args.steps.unwrap_or(if args.quick { 3 } else { 7 }) as usize;
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let (forms, bytes_per_second) = throughput::measure(steps, args.quick)?;
+    let (threads, options) = match args.device {
+        Device::Scalar => (1, CpuOptions { threads: 1, isa: Isa::Scalar, ..CpuOptions::default() }),
+        _ => (std::thread::available_parallelism().map_or(1, usize::from), CpuOptions::default()),
+    };
+    let engine = if args.device == Device::Scalar { "scalar, " } else { "" };
+    let device = format!("this CPU, {engine}{}", counted(threads as u64, "thread"));
+    let (forms, bytes_per_second) = throughput::measure(steps, args.quick, threads, options)?;
     let size = if args.quick { 512 } else { 1024 };
     let flops_per_second = Some(matmul_rate(size, steps.max(3), threads)?);
-    let device = format!("this CPU, {}", counted(threads as u64, "thread"));
     Ok(Machine { device, threads, flops_per_second, bytes_per_second, forms })
 }
 

@@ -1,5 +1,6 @@
 //! `bench`: what noise costs on this machine, and what share of a training step that is.
 
+mod args;
 mod budget;
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -9,11 +10,12 @@ mod report;
 mod throughput;
 pub mod traffic;
 
+pub(crate) use args::BenchArgs;
 pub use model::remark;
 
-use crate::args::{BenchArgs, Device};
 use crate::failure::{Failure, Outcome, Result};
 use crate::output::Output;
+use crate::parse::Device;
 use crate::plot::overhead_picture::{self, Overheads};
 use machine::Machine;
 use model::Model;
@@ -27,8 +29,8 @@ pub(crate) fn run(args: &BenchArgs, output: &mut Output<'_>) -> Result<Outcome> 
     check(args)?;
     let model = Model::new(args)?;
     let machine = match args.device {
-        Device::Cpu => machine::measure(args)?,
-        Device::Cuda => measure_cuda(args)?,
+        Device::Cpu | Device::Scalar => machine::measure(args)?,
+        Device::Cuda(ordinal) => measure_cuda(args, ordinal)?,
     };
     let overheads = overheads(&machine, &model, args);
     let remarks = remarks(&machine, args);
@@ -59,12 +61,12 @@ fn check(args: &BenchArgs) -> Result<()> {
 }
 
 #[cfg(feature = "cuda")]
-fn measure_cuda(args: &BenchArgs) -> Result<Machine> {
-    cuda::measure(args)
+fn measure_cuda(args: &BenchArgs, ordinal: usize) -> Result<Machine> {
+    cuda::measure(args, ordinal)
 }
 
 #[cfg(not(feature = "cuda"))]
-fn measure_cuda(_: &BenchArgs) -> Result<Machine> {
+fn measure_cuda(_: &BenchArgs, _: usize) -> Result<Machine> {
     Err(crate::failure::without_cuda("--device cuda"))
 }
 

@@ -1,6 +1,6 @@
 //! What a training step costs: parameters, and operations of the gradient.
 
-use crate::args::{BenchArgs, Preset};
+use super::args::{BenchArgs, Preset};
 use crate::failure::{Failure, Result};
 use crate::table::counted;
 use serde::Serialize;

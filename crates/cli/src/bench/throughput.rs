@@ -4,7 +4,7 @@ use super::traffic::Traffic;
 use crate::failure::Result;
 use crate::progress::Progress;
 use corrnoise::planner::{Factorization, Strategy, strategy::series};
-use corrnoise::{Form, Key, Mechanism, Plan, Shard};
+use corrnoise::{CpuOptions, Form, Key, Mechanism, Plan, Shard};
 use serde::Serialize;
 use std::time::Instant;
 
@@ -95,15 +95,19 @@ pub fn size(form: &Form, rows: usize, quick: bool) -> u64 {
     (bytes / 4 / values) as u64
 }
 
-/// Measures every form on all cores, and the memory's bandwidth in bytes per second.
-pub fn measure(steps: usize, quick: bool) -> Result<(Vec<Measured>, f64)> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+/// Measures every form on so many threads, with an engine of these options; and the bandwidth of memory in bytes per second.
+pub fn measure(
+    steps: usize,
+    quick: bool,
+    threads: usize,
+    options: CpuOptions,
+) -> Result<(Vec<Measured>, f64)> {
     let forms = forms()?;
     let mut progress = Progress::new(forms.len() as u64, "noise of every form");
     let (mut list, mut plain) = (Vec::new(), 0.0_f64);
     for (i, (name, kind, bands, form)) in forms.into_iter().enumerate() {
         let params = size(&form, if kind == Kind::Regenerate { bands } else { 1 }, quick);
-        let seconds = noise_seconds(&form, bands, params, steps)?;
+        let seconds = noise_seconds(&form, bands, params, steps, options)?;
         // As large for every form: what fits into a cache says nothing about memory.
         let moved = size(&form, 0, quick);
         let mut traffic = Traffic::new(&form, moved as usize);
@@ -132,12 +136,12 @@ pub fn measure(steps: usize, quick: bool) -> Result<(Vec<Measured>, f64)> {
 /// Steps of a plan after those that are timed; more than any engine makes ahead.
 const BEYOND: usize = 64;
 
-fn noise_seconds(form: &Form, bands: usize, params: u64, steps: usize) -> Result<f64> {
+fn noise_seconds(form: &Form, bands: usize, params: u64, steps: usize, options: CpuOptions) -> Result<f64> {
     // A step has all its rows only after as many as there are bands.
     let warm_up = bands + 2;
     // A ring makes rows ahead of time, but none past the end of its plan: the timed steps must not be the last ones.
     let plan = Plan::new((warm_up + steps + BEYOND) as u64, form.clone(), 0.01)?;
-    let mut noise = Mechanism::cpu(&plan, Key::from_os()?, Shard::whole(params)?)?;
+    let mut noise = Mechanism::cpu_with(&plan, Key::from_os()?, Shard::whole(params)?, options)?;
     let mut gradient = vec![0.0_f32; params as usize];
     for _ in 0..warm_up {
         noise.add_to(&mut gradient)?;

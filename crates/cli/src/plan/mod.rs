@@ -1,27 +1,26 @@
 //! `plan`: from the numbers a trainer knows to a compared table, a recommendation and a file that training reads.
 
+mod args;
 mod report;
-mod request;
 
+pub(crate) use args::PlanArgs;
 pub(crate) use report::claim_text;
 
-use crate::args::PlanArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::output::Output;
 use crate::progress::Stages;
 use corrnoise::Plan;
 use corrnoise::file::{Access, check_writable, write_anywhere};
-use corrnoise::planner::verify;
+use corrnoise::planner::{Request, verify};
 use std::path::Path;
 
 pub(crate) fn run(args: &PlanArgs, output: &mut Output<'_>) -> Result<Outcome> {
-    let request = request::request(args);
-    let question = request.question()?;
+    let request = Request::from(args);
     if let Some(path) = &args.out {
         check_writable(path)?;
     }
-    let answer = request.answer(&question, &mut Stages::new("comparing mechanisms"))?;
-    let plan = answer.candidates[answer.best].plan.clone();
+    let answer = request.recommend(&mut Stages::new("comparing strategies"))?;
+    let plan = &answer.recommended().plan;
     // What is written is what was checked: the text, read back.
     let text = plan.to_json();
     let claim = verify(&Plan::from_json(&text)?)?.claim;
@@ -35,8 +34,8 @@ pub(crate) fn run(args: &PlanArgs, output: &mut Output<'_>) -> Result<Outcome> {
     for warning in &answer.warnings {
         output.note(&format!("warning: {warning}"));
     }
-    let report = report::Report::new(&answer, &plan, claim, args.out.as_deref())?;
-    output.text(report::text(&report, &question, replaced, output))?;
+    let report = report::Report::new(&answer, plan, claim, args.out.as_deref())?;
+    output.text(report::text(&report, &request, replaced, output))?;
     output.json(&report)?;
     Ok(Outcome::Passed)
 }

@@ -2,12 +2,11 @@
 
 use crate::failure::{Failure, Result};
 use crate::output::Output;
-use crate::parse::{adjacency_name, participation_name, workload_name};
+use crate::parse::{adjacency_name, workload_name};
 use crate::table::{Table, counted, digits, short};
-use corrnoise::planner::optimize::Target;
-use corrnoise::planner::plan::{Candidate, Question, Recommendation};
-use corrnoise::planner::{Claim, Method};
-use corrnoise::{Plan, Sampling};
+use corrnoise::Plan;
+use corrnoise::planner::optimize::Objective;
+use corrnoise::planner::{Candidate, Claim, Method, Recommendation, Request};
 use serde::Serialize;
 use serde_json::Value;
 use std::path::Path;
@@ -16,6 +15,7 @@ use std::path::Path;
 #[derive(Serialize)]
 pub struct Report {
     plan: Value,
+    steps: u64,
     recommended: String,
     reason: String,
     candidates: Vec<Row>,
@@ -25,11 +25,13 @@ pub struct Report {
     out: Option<String>,
 }
 
-/// One mechanism.
+/// One strategy under one schedule.
 #[derive(Serialize)]
 struct Row {
-    name: String,
+    strategy: String,
     recommended: bool,
+    /// The sampling by name; null where the engine does not draw batches.
+    sampling: Option<String>,
     schedule: String,
     /// Null where no independent noise of the same privacy was found.
     relative_noise: Option<f64>,
@@ -51,7 +53,7 @@ struct Row {
 
 #[derive(Serialize)]
 struct Skipped {
-    name: String,
+    strategy: String,
     reason: String,
 }
 
@@ -60,7 +62,8 @@ impl Report {
         let rows = answer.candidates.iter().enumerate();
         Ok(Report {
             plan: serde_json::from_str(&plan.to_json()).map_err(|error| Failure::input(error.to_string()))?,
-            recommended: answer.candidates[answer.best].name.clone(),
+            steps: plan.num_steps(),
+            recommended: answer.recommended().to_string(),
             reason: answer.reason.clone(),
             candidates: rows
                 .map(|(i, candidate)| Row::new(candidate, i == answer.best, answer.relative_noise(candidate)))
@@ -68,7 +71,7 @@ impl Report {
             skipped: answer
                 .skipped
                 .iter()
-                .map(|(name, reason)| Skipped { name: name.clone(), reason: reason.clone() })
+                .map(|skipped| Skipped { strategy: skipped.strategy.clone(), reason: skipped.reason.clone() })
                 .collect(),
             claim,
             warnings: answer.warnings.clone(),
@@ -80,14 +83,11 @@ impl Report {
 impl Row {
     fn new(candidate: &Candidate, recommended: bool, relative_noise: Option<f64>) -> Row {
         let claim = &candidate.certificate.claim;
-        let schedule = match candidate.plan.sampling() {
-            Some(sampling) => sampling_name(sampling),
-            None => participation_name(&candidate.certificate.participation),
-        };
         Row {
-            name: candidate.name.clone(),
+            strategy: candidate.strategy.to_string(),
             recommended,
-            schedule,
+            sampling: candidate.sampling().map(|sampling| sampling.to_string()),
+            schedule: candidate.schedule.to_string(),
             relative_noise,
             error: candidate.error,
             state_bytes_per_param: candidate.state_bytes,
@@ -105,21 +105,6 @@ impl Row {
     }
 }
 
-/// How batches are chosen, in a few words.
-fn sampling_name(sampling: Sampling) -> String {
-    match sampling {
-        Sampling::Poisson { sampling_prob, .. } => format!("Poisson, p = {}", digits(sampling_prob)),
-        Sampling::BlockPoisson { num_blocks, sampling_prob, .. } => {
-            format!("{num_blocks} blocks, Poisson, p = {}", digits(sampling_prob))
-        }
-        Sampling::Cyclic { num_batches, .. } => format!("cyclic, {num_batches} batches"),
-        Sampling::BallsInBins { num_bins, .. } => format!("balls in {num_bins} bins"),
-        Sampling::MinSep { min_sep, max_participations } => {
-            format!("guard, {min_sep} apart, at most {max_participations}")
-        }
-    }
-}
-
 fn method_name(method: Method) -> &'static str {
     match method {
         Method::Gaussian => "Gaussian, exact",
@@ -127,17 +112,17 @@ fn method_name(method: Method) -> &'static str {
     }
 }
 
-pub fn text(report: &Report, question: &Question, replaced: bool, output: &Output<'_>) -> String {
-    let error = match question.target {
-        Target::Max => "worst error",
-        Target::Rms => "rms error",
+pub fn text(report: &Report, request: &Request, replaced: bool, output: &Output<'_>) -> String {
+    let error = match request.objective {
+        Objective::Max => "worst error",
+        Objective::Rms => "rms error",
     };
-    let headings = ["", "mechanism", "schedule", "noise", error, "state", "rows", "moved", "ε", "by"];
+    let headings = ["", "strategy", "schedule", "noise", error, "state", "rows", "moved", "ε", "by"];
     let mut table = Table::new(headings);
     for row in &report.candidates {
         table.row([
             if row.recommended { "*" } else { " " }.to_owned(),
-            row.name.split(", ").next().unwrap_or_default().to_owned(),
+            row.strategy.clone(),
             row.schedule.clone(),
             row.relative_noise.map_or("-".into(), |noise| format!("{noise:.3}")),
             short(row.error),
@@ -150,19 +135,20 @@ pub fn text(report: &Report, question: &Question, replaced: bool, output: &Outpu
     }
     let head = format!(
         "{}, {} workload, clip norm {}, {}",
-        counted(question.num_steps as u64, "step"),
-        workload_name(&question.workload),
-        question.clip_norm,
-        adjacency_name(question.adjacency),
+        counted(report.steps as u64, "step"),
+        workload_name(&request.workload),
+        request.clip_norm,
+        adjacency_name(request.adjacency),
     );
     let legend = format!(
         "noise: of the {}, relative to the best independent noise at the same ε and δ. Per parameter: state kept + rows made ahead; per step, rows of normals made and bytes moved.",
-        match question.target {
-            Target::Max => "worst released value",
-            Target::Rms => "root mean square of all released values",
+        match request.objective {
+            Objective::Max => "worst released value",
+            Objective::Rms => "root mean square of all released values",
         }
     );
-    let skipped = report.skipped.iter().map(|skipped| format!("  {}: {}\n", skipped.name, skipped.reason));
+    let skipped =
+        report.skipped.iter().map(|skipped| format!("  {}: {}\n", skipped.strategy, skipped.reason));
     let skipped = skipped.collect::<String>();
     let skipped = if skipped.is_empty() { skipped } else { format!("\nLeft out\n{skipped}") };
     let reason = format!("{} {}", output.paint("1", "Recommended:"), report.reason);

@@ -8,7 +8,7 @@ use crate::failure::Result;
 use crate::inspect::Inspected;
 use crate::parse::{Picture, participation_name, workload_name};
 use crate::table::counted;
-use corrnoise::planner::{Estimator, Factorization, Lower, Strategy, Tree};
+use corrnoise::planner::{Estimator, Factorization, LowerTriangular, Strategy, Tree};
 use std::collections::HashMap;
 
 const SIZE: (u32, u32) = (1160, 1060);
@@ -105,7 +105,7 @@ fn matrices(inspected: &Inspected) -> Result<Matrices<'static>> {
     Ok(Matrices { strategy: square(shown.matrix()?), noising: square(shown.inverse()?), note })
 }
 
-fn square(matrix: Lower) -> Matrix<'static> {
+fn square(matrix: LowerTriangular) -> Matrix<'static> {
     Matrix { rows: matrix.len(), columns: matrix.len(), entry: Box::new(move |t, s| matrix.get(t, s)) }
 }
 

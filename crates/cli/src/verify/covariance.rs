@@ -7,7 +7,7 @@
 use super::Finding;
 use super::statistics::cdf;
 use crate::failure::Result;
-use corrnoise::planner::{Estimator, Factorization, Lower, Strategy, Tree, Workload};
+use corrnoise::planner::{Estimator, Factorization, LowerTriangular, Strategy, Tree, Workload};
 use corrnoise::{Key, Mechanism, Plan, Shard};
 
 const STEPS: usize = 24;
@@ -39,7 +39,7 @@ fn cases() -> Result<Vec<(&'static str, Factorization)>> {
         ("banded, free rows", make(Strategy::banded(free)?)?),
         ("Toeplitz", make(Strategy::square_root(Workload::momentum(0.9, 0.0)?)?)?),
         ("banded inverse", make(Strategy::banded_inverse_square_root(4)?)?),
-        ("dense", make(Strategy::Dense(Lower::new(&dense)?))?),
+        ("dense", make(Strategy::Dense(LowerTriangular::new(&dense)?))?),
         ("tree", make(Strategy::Tree(Estimator::Streaming))?),
         ("full tree", make(Strategy::Tree(Estimator::Full))?),
     ])

@@ -1,12 +1,14 @@
 //! `verify`: does this build make the noise it should, on this machine?
 
 mod answers;
+mod args;
 mod covariance;
 mod engines;
 mod statistics;
 
+pub(crate) use args::VerifyArgs;
+
 use crate::account::refuted;
-use crate::args::VerifyArgs;
 use crate::failure::{Failure, Outcome, Result};
 use crate::output::Output;
 use crate::plan;

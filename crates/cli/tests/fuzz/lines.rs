@@ -139,7 +139,7 @@ const ANSWERED: [&str; 16] = [
     "plan --steps 8 --mu 1 -s blt:2 --out p.json",
     "plan --steps 8 --mu 1 -s banded:3 --participation minsep:2,2 --out p.json",
     "plan --dataset-size 80 --batch-size 10 --epochs 2 --epsilon 2 --delta 1e-6 -s identity --sampling poisson",
-    "plan --setting federated --min-sep 2 --max-participations 3 --steps 9 --epsilon 8 --delta 1e-8 -s toeplitz",
+    "plan --min-sep 2 --max-participations 3 --steps 9 --epsilon 8 --delta 1e-8 -s toeplitz",
     "plan --steps 8 --noise-multiplier 2 -s tree -o p.json --max-state-bytes 64",
     "inspect --strategy toeplitz --steps 8",
     "inspect --strategy blt:2 --steps 9 --workload momentum:0.9 --participation cyclic:3,3",
@@ -149,7 +149,7 @@ const ANSWERED: [&str; 16] = [
     "account --sampling-prob 0.01 --steps 8 --noise-multiplier 0.8 --delta 1e-6",
     "account poisson.json",
     "generate --plan blt.json --steps 0..3 --coords 0..9 --key-hex KEY --out o.npy",
-    "generate --plan ring.json --steps 2..4 --coords 5..9 --key-file noise.key --run-id r --out old.npy --backend scalar",
+    "generate --plan ring.json --steps 2..4 --coords 5..9 --key-file noise.key --run-id r --out old.npy --device scalar",
     "generate --plan tree.json --steps 0..9 --coords 0..9 --dim 20 --out o.npy",
 ];
 

@@ -3,7 +3,7 @@
 //! A form makes `C⁻¹Z`; this finds its `C`. The output scale of a step multiplies a row of `C⁻¹`, so it divides a column of `C`.
 
 use crate::error::{Error, Result, check_steps};
-use crate::factorization::lower_triangular::Lower;
+use crate::factorization::lower_triangular::LowerTriangular;
 use crate::factorization::{CUBIC_LIMIT, Factorization, LINEAR_LIMIT};
 use crate::strategy::Strategy;
 use crate::strategy::blt::Blt;
@@ -131,7 +131,7 @@ fn ring_factorization(ring: &Ring, form: &Form, n: usize) -> Result<Factorizatio
         let coefs = std::iter::once(1.0).chain(coefs.iter().map(|coef| f64::from(*coef))).collect();
         return restarted(Factorization::new(Strategy::toeplitz(coefs)?, n)?, form);
     }
-    // Rows end where their block begins, so nothing else needs to know of restarts.
+    // Rows end where their segment begins, so nothing else needs to know of restarts.
     let row = |t: usize| {
         let coefs = ring.coefs(t as u64);
         let len = coefs.len().min(form.age(t as u64) as usize);
@@ -141,7 +141,7 @@ fn ring_factorization(ring: &Ring, form: &Form, n: usize) -> Result<Factorizatio
 }
 
 /// `C⁻¹` without the output scale, lower triangular.
-fn noising_matrix(regenerate: &Regenerate, form: &Form, n: usize) -> Result<Lower> {
+fn noising_matrix(regenerate: &Regenerate, form: &Form, n: usize) -> Result<LowerTriangular> {
     if n > CUBIC_LIMIT {
         let what = "the strategy of a form with weights per step".into();
         return Err(Error::TooLarge { what, cost: "n³/6", n, limit: CUBIC_LIMIT });
@@ -149,7 +149,7 @@ fn noising_matrix(regenerate: &Regenerate, form: &Form, n: usize) -> Result<Lowe
     if regenerate.weights(0).is_none() {
         return listed_factor(regenerate, n);
     }
-    Ok(Lower::from_rows((0..n).map(|t| {
+    Ok(LowerTriangular::from_rows((0..n).map(|t| {
         let weights = regenerate.weights(t as u64).expect("weights by age at every step");
         let mut row = vec![0.0; t + 1];
         let reach = form.age(t as u64) as usize + 1;
@@ -161,7 +161,7 @@ fn noising_matrix(regenerate: &Regenerate, form: &Form, n: usize) -> Result<Lowe
 }
 
 /// The Cholesky factor of the covariance of listed rows, row by row.
-fn listed_factor(regenerate: &Regenerate, n: usize) -> Result<Lower> {
+fn listed_factor(regenerate: &Regenerate, n: usize) -> Result<LowerTriangular> {
     // In order, so that sums round the same way in every process.
     let rows: Vec<BTreeMap<_, f64>> = (0..n as u64)
         .map(|t| {
@@ -204,7 +204,7 @@ fn listed_factor(regenerate: &Regenerate, n: usize) -> Result<Lower> {
         factor.push(row);
     }
     check_decided(&factor, &users)?;
-    Ok(Lower::from_rows(factor))
+    Ok(LowerTriangular::from_rows(factor))
 }
 
 /// Refuses listed rows whose shifts are not decided when they are first used. A shift of what is released is that of the least norm
@@ -257,7 +257,7 @@ mod tests {
     fn strategies() -> Vec<Strategy> {
         let rows = (0..40)
             .map(|t| vec![1.3, 0.7, 0.2][..3.min(t + 1)].iter().map(|c| c + 0.01 * t as f64).collect());
-        let dense = Lower::from_fn(40, |t, s| 1.0 / (1.3 + (t - s) as f64 + 0.1 * s as f64));
+        let dense = LowerTriangular::from_fn(40, |t, s| 1.0 / (1.3 + (t - s) as f64 + 0.1 * s as f64));
         vec![
             Strategy::Identity,
             Strategy::Output(Workload::Prefix),

@@ -2,8 +2,8 @@
 
 use crate::error::Result;
 use crate::factorization::{Factorization, LINEAR_LIMIT, MATRIX_LIMIT};
-use crate::strategy::Strategy;
 use crate::strategy::tree::Tree;
+use crate::strategy::{Strategy, banded};
 
 /// `CᵀC` of a factorisation.
 pub(crate) struct Gram<'a> {
@@ -12,7 +12,7 @@ pub(crate) struct Gram<'a> {
 }
 
 enum Source {
-    /// The first column of a block.
+    /// The first column of a segment.
     Toeplitz(Vec<f64>),
     /// Columns of `C` from the diagonal down to the last entry that is not zero by structure.
     Columns(Vec<Vec<f64>>),
@@ -27,13 +27,13 @@ impl Gram<'_> {
             (Some(coefs), _) => Source::Toeplitz(coefs),
             (None, Strategy::Tree(_)) => {
                 let mut levels = Vec::with_capacity(factorization.num_steps());
-                for block in factorization.blocks() {
-                    let tree = factorization.tree(&block)?.expect("a tree strategy");
-                    levels.extend((0..block.len()).map(|t| tree.levels_over(t)));
+                for segment in factorization.segments() {
+                    let tree = factorization.tree(&segment)?.expect("a tree strategy");
+                    levels.extend((0..segment.len()).map(|t| tree.levels_over(t)));
                 }
                 Source::Tree(levels)
             }
-            (None, Strategy::Banded(rows)) => Source::Columns(banded_columns(factorization, rows)),
+            (None, Strategy::Banded(rows)) => Source::Columns(banded::columns(factorization, rows)),
             (None, _) => {
                 factorization.check_size("the Gram matrix", MATRIX_LIMIT, "n²/2")?;
                 let matrix = factorization.matrix()?;
@@ -58,17 +58,17 @@ impl Gram<'_> {
         out.clear();
         match &self.source {
             Source::Toeplitz(coefs) => {
-                for block in factorization.blocks() {
-                    // Steps whose partner is in the same block, and those that have none.
-                    let met = block.len().saturating_sub(lag);
-                    if block.start == 0 {
+                for segment in factorization.segments() {
+                    // Steps whose partner is in the same segment, and those that have none.
+                    let met = segment.len().saturating_sub(lag);
+                    if segment.start == 0 {
                         lagged_sums(&coefs[..met], &coefs[lag.min(coefs.len())..], out);
                     } else {
-                        // The end of the first block's, if this one is shorter.
+                        // The end of the first segment's, if this one is shorter.
                         let first = factorization.restart_every().saturating_sub(lag);
                         out.extend_from_within(first - met..first);
                     }
-                    out.extend(std::iter::repeat_n(0.0, block.len() - met));
+                    out.extend(std::iter::repeat_n(0.0, segment.len() - met));
                 }
                 out.truncate(n.saturating_sub(lag));
                 scale(factorization, lag, out);
@@ -80,11 +80,11 @@ impl Gram<'_> {
                 }
             }
             Source::Tree(levels) => {
-                for block in factorization.blocks() {
-                    for s in block.start..(block.end).min(n.saturating_sub(lag)) {
-                        let (own, other) = (s - block.start, s + lag - block.start);
+                for segment in factorization.segments() {
+                    for s in segment.start..(segment.end).min(n.saturating_sub(lag)) {
+                        let (own, other) = (s - segment.start, s + lag - segment.start);
                         let shared = || Tree::shared_nodes([own, other], [levels[s], levels[s + lag]]);
-                        out.push(if s + lag < block.end { shared() } else { 0.0 });
+                        out.push(if s + lag < segment.end { shared() } else { 0.0 });
                     }
                 }
                 scale(factorization, lag, out);
@@ -110,18 +110,4 @@ fn lagged_sums(left: &[f64], right: &[f64], out: &mut Vec<f64>) {
         sum += a * b;
         *out = sum;
     }
-}
-
-fn banded_columns(factorization: &Factorization, rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
-    let n = factorization.num_steps();
-    let mut columns: Vec<Vec<f64>> = vec![Vec::new(); n];
-    for t in 0..n {
-        let start = factorization.block(t).start;
-        for (age, value) in rows[t - start].iter().enumerate() {
-            let column = &mut columns[t - age];
-            column.resize(age, 0.0);
-            column.push(value / factorization.divisor(t - age));
-        }
-    }
-    columns
 }

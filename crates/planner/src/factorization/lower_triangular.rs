@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Vec<f64>>", into = "Vec<Vec<f64>>")]
-pub struct Lower {
+pub struct LowerTriangular {
     n: usize,
     entries: Vec<f64>,
 }
 
-impl Lower {
+impl LowerTriangular {
     /// From full rows of length `n`; what lies above the diagonal must be zero.
-    pub fn new(rows: &[Vec<f64>]) -> Result<Lower> {
+    pub fn new(rows: &[Vec<f64>]) -> Result<LowerTriangular> {
         let n = rows.len();
         check_steps(n)?;
         let mut entries = Vec::with_capacity(n * (n + 1) / 2);
@@ -38,27 +38,27 @@ impl Lower {
                 return Err(Error::parameter(format!("diagonal entry {t}"), 0, "not 0"));
             }
         }
-        Ok(Lower { n, entries })
+        Ok(LowerTriangular { n, entries })
     }
 
     /// From a function of (row, column), for columns up to the row.
-    pub(crate) fn from_fn(n: usize, mut entry: impl FnMut(usize, usize) -> f64) -> Lower {
+    pub(crate) fn from_fn(n: usize, mut entry: impl FnMut(usize, usize) -> f64) -> LowerTriangular {
         let mut entries = Vec::with_capacity(n * (n + 1) / 2);
         for t in 0..n {
             entries.extend((0..=t).map(|s| entry(t, s)));
         }
-        Lower { n, entries }
+        LowerTriangular { n, entries }
     }
 
     /// From rows that end at the diagonal.
-    pub(crate) fn from_rows(rows: impl IntoIterator<Item = Vec<f64>>) -> Lower {
+    pub(crate) fn from_rows(rows: impl IntoIterator<Item = Vec<f64>>) -> LowerTriangular {
         let (mut n, mut entries) = (0, Vec::new());
         for row in rows {
             debug_assert_eq!(row.len(), n + 1);
             entries.extend(row);
             n += 1;
         }
-        Lower { n, entries }
+        LowerTriangular { n, entries }
     }
 
     /// Number of rows and columns.
@@ -82,8 +82,8 @@ impl Lower {
     }
 
     /// The product with another matrix of the same size.
-    pub fn multiply(&self, right: &Lower) -> Lower {
-        Lower::from_rows((0..self.n).map(|t| {
+    pub fn multiply(&self, right: &LowerTriangular) -> LowerTriangular {
+        LowerTriangular::from_rows((0..self.n).map(|t| {
             let mut out = vec![0.0; t + 1];
             for (weight, row) in self.row(t).iter().zip((0..).map(|s| right.row(s))) {
                 out.iter_mut().zip(row).for_each(|(out, value)| *out += weight * value);
@@ -93,7 +93,7 @@ impl Lower {
     }
 
     /// The inverse, row by row: `x_t = (e_t − Σ_{s<t} C[t,s] x_s) / C[t,t]`.
-    pub fn inverse(&self) -> Lower {
+    pub fn inverse(&self) -> LowerTriangular {
         let mut entries: Vec<f64> = Vec::with_capacity(self.entries.len());
         for t in 0..self.n {
             let row = self.row(t);
@@ -105,20 +105,20 @@ impl Lower {
             out[t] += 1.0;
             entries.extend(out.iter().map(|value| value / row[t]));
         }
-        Lower { n: self.n, entries }
+        LowerTriangular { n: self.n, entries }
     }
 }
 
 /// Written as rows that end at the diagonal.
-impl From<Lower> for Vec<Vec<f64>> {
-    fn from(matrix: Lower) -> Self {
+impl From<LowerTriangular> for Vec<Vec<f64>> {
+    fn from(matrix: LowerTriangular) -> Self {
         (0..matrix.n).map(|t| matrix.row(t).to_vec()).collect()
     }
 }
 
-impl TryFrom<Vec<Vec<f64>>> for Lower {
+impl TryFrom<Vec<Vec<f64>>> for LowerTriangular {
     type Error = Error;
-    fn try_from(mut rows: Vec<Vec<f64>>) -> Result<Lower> {
+    fn try_from(mut rows: Vec<Vec<f64>>) -> Result<LowerTriangular> {
         let n = rows.len();
         for (t, row) in rows.iter_mut().enumerate() {
             if row.len() != t + 1 {
@@ -126,7 +126,7 @@ impl TryFrom<Vec<Vec<f64>>> for Lower {
             }
             row.resize(n, 0.0);
         }
-        Lower::new(&rows)
+        LowerTriangular::new(&rows)
     }
 }
 
@@ -136,15 +136,16 @@ mod tests {
 
     #[test]
     fn the_inverse_inverts_and_bad_matrices_are_named() {
-        let matrix =
-            Lower::from_fn(9, |t, s| 1.0 + (t * 3 + s * 5) as f64 % 7.0 + f64::from(u8::from(t == s)));
+        let matrix = LowerTriangular::from_fn(9, |t, s| {
+            1.0 + (t * 3 + s * 5) as f64 % 7.0 + f64::from(u8::from(t == s))
+        });
         let product = matrix.multiply(&matrix.inverse());
         for t in 0..9 {
             for s in 0..9 {
                 assert!((product.get(t, s) - f64::from(u8::from(t == s))).abs() < 1e-9);
             }
         }
-        let refuse = |rows: &[Vec<f64>]| Lower::new(rows).unwrap_err().to_string();
+        let refuse = |rows: &[Vec<f64>]| LowerTriangular::new(rows).unwrap_err().to_string();
         assert!(refuse(&[]).contains("number of steps is 0"));
         assert!(refuse(&[vec![1.0, 2.0], vec![1.0, 1.0]]).contains("entry (0, 1) is 2: expected 0"));
         assert!(refuse(&[vec![1.0, 0.0], vec![1.0, 0.0]]).contains("diagonal entry 1 is 0"));

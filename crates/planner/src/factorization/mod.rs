@@ -1,6 +1,6 @@
 //! A strategy at a number of steps, perhaps with scaled columns, perhaps restarted: the matrix that runs.
 //!
-//! Restarts make it block-diagonal, every block the leading part of the same matrix. Column normalisation divides each column
+//! Restarts make it block-diagonal, every segment the leading part of the same matrix. Column normalisation divides each column
 //! by its norm, so that `C⁻¹` has its rows multiplied: in the engine, an output scale per step.
 
 pub(crate) mod from_form;
@@ -9,7 +9,7 @@ pub(crate) mod lower_triangular;
 pub(crate) mod rows;
 pub(crate) mod to_form;
 
-pub use lower_triangular::Lower;
+pub use lower_triangular::LowerTriangular;
 pub use rows::QUADRATIC_LIMIT;
 pub use to_form::MAX_RING_BANDS;
 
@@ -140,25 +140,25 @@ impl Factorization {
         &self.divisors
     }
 
-    /// The steps of the block that step `t` lies in.
-    pub(crate) fn block(&self, t: usize) -> std::ops::Range<usize> {
+    /// The steps of the segment that step `t` lies in.
+    pub(crate) fn segment(&self, t: usize) -> std::ops::Range<usize> {
         let start = t - t % self.restart_every;
         start..(start + self.restart_every).min(self.num_steps)
     }
 
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
-        (0..self.num_steps).step_by(self.restart_every).map(|start| self.block(start))
+    pub(crate) fn segments(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
+        (0..self.num_steps).step_by(self.restart_every).map(|start| self.segment(start))
     }
 
-    /// The first column of `C`, of a block before columns are scaled, if the strategy is Toeplitz.
+    /// The first column of `C`, of a segment before columns are scaled, if the strategy is Toeplitz.
     pub fn strategy_coefs(&self) -> Result<Option<Vec<f64>>> {
-        self.check_block("coefficients")?;
+        self.check_segment("coefficients")?;
         self.strategy.coefs(self.restart_every)
     }
 
-    /// The first column of `C⁻¹`, of a block before columns are scaled, if the strategy is Toeplitz.
+    /// The first column of `C⁻¹`, of a segment before columns are scaled, if the strategy is Toeplitz.
     pub fn noising_coefs(&self) -> Result<Option<Vec<f64>>> {
-        self.check_block("coefficients of the inverse")?;
+        self.check_segment("coefficients of the inverse")?;
         self.strategy.inverse_coefs(self.restart_every)
     }
 
@@ -185,10 +185,10 @@ impl Factorization {
         bands.min(self.restart_every)
     }
 
-    /// The tree of a block, for tree strategies.
-    pub(crate) fn tree(&self, block: &std::ops::Range<usize>) -> Result<Option<Tree>> {
+    /// The tree of a segment, for tree strategies.
+    pub(crate) fn tree(&self, segment: &std::ops::Range<usize>) -> Result<Option<Tree>> {
         match self.strategy {
-            Strategy::Tree(estimator) => Ok(Some(Tree::new(estimator, block.len())?)),
+            Strategy::Tree(estimator) => Ok(Some(Tree::new(estimator, segment.len())?)),
             _ => Ok(None),
         }
     }
@@ -203,23 +203,23 @@ impl Factorization {
 
     fn unscaled_column_norms_squared(&self) -> Result<Vec<f64>> {
         if let Some(coefs) = self.strategy_coefs()? {
-            return Ok(toeplitz_column_norms(&coefs, self.blocks()));
+            return Ok(toeplitz_column_norms(&coefs, self.segments()));
         }
         let mut norms = vec![0.0; self.num_steps];
-        for block in self.blocks() {
-            if let Some(tree) = self.tree(&block)? {
-                let own = (0..block.len()).map(|t| tree.column_norm_squared(t));
-                norms[block].iter_mut().zip(own).for_each(|(norm, own)| *norm = own);
+        for segment in self.segments() {
+            if let Some(tree) = self.tree(&segment)? {
+                let own = (0..segment.len()).map(|t| tree.column_norm_squared(t));
+                norms[segment].iter_mut().zip(own).for_each(|(norm, own)| *norm = own);
                 continue;
             }
-            for t in block.clone() {
-                self.visit_row(t - block.start, |s, value| norms[block.start + s] += value * value);
+            for t in segment.clone() {
+                self.visit_row(t - segment.start, |s, value| norms[segment.start + s] += value * value);
             }
         }
         Ok(norms)
     }
 
-    /// Entries of row `t` of a block that is not Toeplitz, by column.
+    /// Entries of row `t` of a segment that is not Toeplitz, by column.
     fn visit_row(&self, t: usize, mut visit: impl FnMut(usize, f64)) {
         match &self.strategy {
             Strategy::Banded(rows) => {
@@ -233,10 +233,10 @@ impl Factorization {
     }
 
     /// `C` itself. Trees are not square; the full least-squares one has a square factor with the same Gram matrix, which is given.
-    pub fn matrix(&self) -> Result<Lower> {
+    pub fn matrix(&self) -> Result<LowerTriangular> {
         self.check_size("the matrix", MATRIX_LIMIT, "n²/2")?;
-        let block = match (self.strategy_coefs()?, &self.strategy) {
-            (Some(coefs), _) => Lower::from_fn(self.restart_every, |t, s| coefs[t - s]),
+        let segment = match (self.strategy_coefs()?, &self.strategy) {
+            (Some(coefs), _) => LowerTriangular::from_fn(self.restart_every, |t, s| coefs[t - s]),
             (None, Strategy::Tree(Estimator::Full)) => {
                 self.check_size("the square factor", CUBIC_LIMIT, "n³/6")?;
                 return Ok(self.inverse()?.inverse());
@@ -253,17 +253,17 @@ impl Factorization {
                 for (t, row) in rows.iter_mut().enumerate() {
                     self.visit_row(t, |s, value| row[s] = value);
                 }
-                Lower::from_rows(rows)
+                LowerTriangular::from_rows(rows)
             }
         };
-        let start = |t: usize| self.block(t).start;
+        let start = |t: usize| self.segment(t).start;
         let entry =
-            |t: usize, s: usize| if s >= start(t) { block.get(t - start(t), s - start(t)) } else { 0.0 };
-        Ok(Lower::from_fn(self.num_steps, |t, s| entry(t, s) / self.divisor(s)))
+            |t: usize, s: usize| if s >= start(t) { segment.get(t - start(t), s - start(t)) } else { 0.0 };
+        Ok(LowerTriangular::from_fn(self.num_steps, |t, s| entry(t, s) / self.divisor(s)))
     }
 
     /// `C⁻¹` itself; see [`Factorization::matrix`] about trees.
-    pub fn inverse(&self) -> Result<Lower> {
+    pub fn inverse(&self) -> Result<LowerTriangular> {
         self.check_size("the inverse", MATRIX_LIMIT, "n²/2")?;
         if matches!(self.strategy, Strategy::Tree(Estimator::Plain | Estimator::Streaming)) {
             return self.matrix();
@@ -272,7 +272,7 @@ impl Factorization {
         crate::factorization::rows::for_each_noising_row(self, |t, first, values| {
             rows[t][first..].copy_from_slice(values);
         })?;
-        Ok(Lower::from_rows(rows))
+        Ok(LowerTriangular::from_rows(rows))
     }
 
     /// Refuses what is made of too many diagonals of the Gram matrix.
@@ -287,7 +287,7 @@ impl Factorization {
         self.check_size(&format!("{what} by {count} diagonals of the Gram matrix"), limit, cost)
     }
 
-    fn check_block(&self, what: &str) -> Result<()> {
+    fn check_segment(&self, what: &str) -> Result<()> {
         if self.restart_every <= LINEAR_LIMIT {
             return Ok(());
         }
@@ -303,8 +303,8 @@ impl Factorization {
     }
 }
 
-/// Column `j` of a block of length `l` holds the first `l − j` coefficients.
-fn toeplitz_column_norms(coefs: &[f64], blocks: impl Iterator<Item = std::ops::Range<usize>>) -> Vec<f64> {
+/// Column `j` of a segment of length `l` holds the first `l − j` coefficients.
+fn toeplitz_column_norms(coefs: &[f64], segments: impl Iterator<Item = std::ops::Range<usize>>) -> Vec<f64> {
     let mut sum = 0.0;
     let prefix: Vec<f64> = coefs
         .iter()
@@ -313,5 +313,5 @@ fn toeplitz_column_norms(coefs: &[f64], blocks: impl Iterator<Item = std::ops::R
             sum
         })
         .collect();
-    blocks.flat_map(|block| prefix[..block.len()].iter().rev().copied()).collect()
+    segments.flat_map(|segment| prefix[..segment.len()].iter().rev().copied()).collect()
 }

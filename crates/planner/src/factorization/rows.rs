@@ -2,14 +2,11 @@
 
 use crate::error::Result;
 use crate::factorization::{CUBIC_LIMIT, Factorization};
-use crate::strategy::Strategy;
 use crate::strategy::tree::{Estimator, Tree};
-use std::collections::VecDeque;
+use crate::strategy::{Strategy, banded};
 
 /// Most steps of a quantity that costs n² operations.
 pub const QUADRATIC_LIMIT: usize = 65_536;
-/// Most operations on rows of the inverse of a banded matrix.
-const BANDED_WORK: usize = 10_000_000_000;
 
 /// Calls `visit(t, first, row)` for every step: `row` holds columns `first..=t` of row `t` of `C⁻¹`, normalisation included.
 /// Not for causal trees, whose rows have a column per node.
@@ -22,7 +19,7 @@ pub(crate) fn for_each_noising_row(
         let reversed: Vec<f64> = coefs.iter().rev().copied().collect();
         let mut row = vec![0.0; coefs.len()];
         for t in 0..factorization.num_steps() {
-            let first = factorization.block(t).start;
+            let first = factorization.segment(t).start;
             let values = &reversed[coefs.len() - 1 - (t - first)..];
             let divisor = factorization.divisor(t);
             row[..values.len()].iter_mut().zip(values).for_each(|(out, value)| *out = divisor * value);
@@ -31,25 +28,25 @@ pub(crate) fn for_each_noising_row(
         return Ok(());
     }
     if let Strategy::Banded(rows) = factorization.strategy() {
-        return for_each_banded_row(factorization, rows, visit);
+        return banded::for_each_noising_row(factorization, rows, visit);
     }
-    let mut rows = block_rows(factorization, factorization.restart_every())?;
-    for block in factorization.blocks() {
-        // Every block is the leading part of the first, but a full tree over fewer steps is another tree.
-        if block.len() < rows.len() {
-            rows = block_rows(factorization, block.len())?;
+    let mut rows = segment_rows(factorization, factorization.restart_every())?;
+    for segment in factorization.segments() {
+        // Every segment is the leading part of the first, but a full tree over fewer steps is another tree.
+        if segment.len() < rows.len() {
+            rows = segment_rows(factorization, segment.len())?;
         }
-        for t in block.clone() {
+        for t in segment.clone() {
             let divisor = factorization.divisor(t);
-            let row: Vec<f64> = rows[t - block.start].iter().map(|value| divisor * value).collect();
-            visit(t, block.start, &row);
+            let row: Vec<f64> = rows[t - segment.start].iter().map(|value| divisor * value).collect();
+            visit(t, segment.start, &row);
         }
     }
     Ok(())
 }
 
-/// Rows of `C⁻¹` of one block of a strategy that is not Toeplitz.
-fn block_rows(factorization: &Factorization, len: usize) -> Result<Vec<Vec<f64>>> {
+/// Rows of `C⁻¹` of one segment of a strategy that is not Toeplitz.
+fn segment_rows(factorization: &Factorization, len: usize) -> Result<Vec<Vec<f64>>> {
     Ok(match factorization.strategy() {
         Strategy::Dense(matrix) => {
             factorization.check_size("the inverse", CUBIC_LIMIT, "n³/6")?;
@@ -70,33 +67,4 @@ fn dense_row(terms: Vec<(u64, f64)>) -> Vec<f64> {
     let mut row = vec![0.0; len];
     terms.into_iter().for_each(|(node, weight)| row[node as usize / 2] = weight);
     row
-}
-
-/// `x_t = (e_t − Σ C[t,t−a] x_{t−a}) / C[t,t]`, from as many rows before as there are bands: the inverse is never held as a whole.
-fn for_each_banded_row(
-    factorization: &Factorization,
-    rows: &[Vec<f64>],
-    mut visit: impl FnMut(usize, usize, &[f64]),
-) -> Result<()> {
-    let bands = factorization.num_bands();
-    factorization.check_size("rows of the inverse", (2 * BANDED_WORK / bands).isqrt(), "n²·bands/2")?;
-    for block in factorization.blocks() {
-        let mut past: VecDeque<Vec<f64>> = VecDeque::with_capacity(bands);
-        for t in block.clone() {
-            let own = t - block.start;
-            let coefs = &rows[own];
-            let mut out = vec![0.0; own + 1];
-            for (weight, past) in coefs[1..].iter().zip(&past) {
-                out.iter_mut().zip(past).for_each(|(out, value)| *out -= weight * value);
-            }
-            out[own] += 1.0;
-            out.iter_mut().for_each(|value| *value /= coefs[0]);
-            let divisor = factorization.divisor(t);
-            let scaled: Vec<f64> = out.iter().map(|value| divisor * value).collect();
-            visit(t, block.start, &scaled);
-            past.push_front(out);
-            past.truncate(bands - 1);
-        }
-    }
-    Ok(())
 }

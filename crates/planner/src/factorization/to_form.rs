@@ -54,7 +54,7 @@ impl Factorization {
         Ok(form.with_output_scale(scale)?)
     }
 
-    /// Rows repeat in every block; their ages end where the block begins.
+    /// Rows repeat in every segment; their ages end where the segment begins.
     fn banded_form(&self, rows: &[Vec<f64>]) -> Result<Form> {
         let repeated: Vec<Vec<f64>> =
             (0..self.num_steps()).map(|t| rows[t % self.restart_every()].clone()).collect();
@@ -63,7 +63,7 @@ impl Factorization {
 
     fn dense_form(&self) -> Result<Form> {
         let inverse = self.inverse()?;
-        let row = |t: usize| inverse.row(t)[self.block(t).start..].iter().rev().copied().collect();
+        let row = |t: usize| inverse.row(t)[self.segment(t).start..].iter().rev().copied().collect();
         let rows: Vec<Vec<f64>> = (0..self.num_steps()).map(row).collect();
         Ok(Kernel::Regenerate(Regenerate::varying(&rows)?).into())
     }
@@ -76,18 +76,18 @@ impl Factorization {
         self.check_size("the list of tree nodes", LISTED_LIMIT, "n log n")?;
         let mut steps = Vec::with_capacity(self.num_steps());
         let mut used = 0;
-        for block in self.blocks() {
-            let tree = self.tree(&block)?.expect("a tree strategy");
+        for segment in self.segments() {
+            let tree = self.tree(&segment)?.expect("a tree strategy");
             let mut end = used;
-            for t in 0..block.len() {
-                let divisor = self.divisor(block.start + t);
+            for t in 0..segment.len() {
+                let divisor = self.divisor(segment.start + t);
                 let term = |(node, weight): (u64, f64)| {
                     end = end.max(used + node + 1);
                     Term { family: Family::TreeNode, index: used + node, weight: divisor * weight }
                 };
                 steps.push(tree.noising_row(t).into_iter().map(term).collect());
             }
-            // Every block has nodes of its own.
+            // Every segment has nodes of its own.
             used = end;
         }
         Ok(Kernel::Regenerate(Regenerate::listed(&steps)?).into())

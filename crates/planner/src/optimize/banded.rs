@@ -7,7 +7,7 @@
 //! O(n·bands²).
 
 use super::lbfgs::{Settings, minimize};
-use super::{Observer, Optimum, Problem, Progress, Target};
+use super::{Iteration, Objective, Observer, Optimum, Problem};
 use crate::error::{Error, Result};
 use crate::factorization::Factorization;
 use crate::privacy::participation::Participation;
@@ -26,11 +26,12 @@ pub fn optimize(problem: &Problem, num_bands: usize, observer: Observer<'_>) -> 
     let mut x = setting.start()?;
     let mut iterations = 0;
     // The largest error as a p-norm, ever closer; the root mean square is one of its own.
-    let powers: &[f64] = if problem.target == Target::Rms { &[1.0] } else { &[4.0, 32.0, 256.0, 2048.0] };
+    let powers: &[f64] =
+        if problem.objective == Objective::Rms { &[1.0] } else { &[4.0, 32.0, 256.0, 2048.0] };
     for &power in powers {
         let mut objective = |x: &[f64], gradient: &mut [f64]| setting.objective(x, power, gradient);
-        let mut report = |progress: Progress| {
-            observer.iteration(Progress { loss: (0.5 * progress.loss).exp(), ..progress })
+        let mut report = |progress: Iteration| {
+            observer.iteration(Iteration { loss: (0.5 * progress.loss).exp(), ..progress })
         };
         let settings = Settings { value_tolerance: 1e-9, max_iterations: 300, ..Settings::default() };
         let found = minimize(&mut objective, x, settings, &mut report);
@@ -293,7 +294,7 @@ mod tests {
     #[test]
     fn gradients_are_derivatives() {
         for workload in [Workload::Prefix, Workload::momentum(0.7, 0.02).unwrap()] {
-            let problem = Problem { workload, ..Problem::streaming(14, Target::Rms) };
+            let problem = Problem { workload, ..Problem::streaming(14, Objective::Rms) };
             let setting = Setting::new(&problem, 4).unwrap();
             let x: Vec<f64> = setting
                 .start()

@@ -9,7 +9,7 @@ mod inverse;
 mod variables;
 
 use super::lbfgs::{Settings, minimize};
-use super::{Observer, Optimum, Problem, Progress};
+use super::{Iteration, Observer, Optimum, Problem};
 use crate::error::{Error, Result};
 use crate::factorization::Factorization;
 use crate::strategy::Strategy;
@@ -38,8 +38,8 @@ const STALLED: f64 = 1e-10;
 /// The strategy consists of f32 numbers that the engine accepts, and its loss is at most that of [`Blt::rational`] rounded likewise.
 ///
 /// ```
-/// use corrnoise_planner::optimize::{Problem, Target, blt, unobserved};
-/// let best = blt::optimize(&Problem::streaming(1024, Target::Max), 4, &mut unobserved())?;
+/// use corrnoise_planner::optimize::{Problem, Objective, blt, unobserved};
+/// let best = blt::optimize(&Problem::streaming(1024, Objective::Max), 4, &mut unobserved())?;
 /// assert!(best.loss < 3.274, "the square root has 3.273");
 /// # Ok::<(), corrnoise_planner::Error>(())
 /// ```
@@ -171,13 +171,9 @@ impl<'a, 'b> Search<'a, 'b> {
         let (before, best) = (self.iterations, self.best);
         let (observer, stopped, limit) = (&mut self.observer, &mut self.stopped, self.max_iterations);
         let (mut last, mut stalled) = (f64::INFINITY, 0);
-        let found = minimize(&mut variables, x, settings, &mut |progress: Progress| {
+        let found = minimize(&mut variables, x, settings, &mut |progress: Iteration| {
             let loss = (0.5 * progress.loss.min(best)).exp();
-            let heard = observer.iteration(Progress {
-                iteration: before + progress.iteration,
-                max_iterations: limit,
-                loss,
-            });
+            let heard = observer.iteration(Iteration { number: before + progress.number, limit, loss });
             *stopped |= heard.is_break();
             stalled = if last - progress.loss < STALLED { stalled + 1 } else { 0 };
             last = progress.loss;

@@ -17,16 +17,16 @@ mod dual;
 mod masked;
 mod shifted;
 
-use super::{Observer, Optimum, Problem, Progress, Target};
+use super::{Iteration, Objective, Observer, Optimum, Problem};
 use crate::error::{Error, Result};
-use crate::factorization::lower_triangular::Lower;
+use crate::factorization::lower_triangular::LowerTriangular;
 use crate::factorization::{CUBIC_LIMIT, Factorization};
 use crate::privacy::participation::Participation;
 use crate::privacy::sensitivity::Adjacency;
 use crate::strategy::Strategy;
 use crate::utility::workload::Workload;
 use corrnoise_numerics::{Cholesky, Matrix};
-use dual::{Dual, Rows};
+use dual::{Dual, RowWeights};
 use masked::{Mask, Masked};
 use shifted::Bidiagonal;
 use std::ops::ControlFlow;
@@ -57,13 +57,13 @@ pub fn optimize(problem: &Problem, observer: Observer<'_>) -> Result<Optimum> {
     let lower = problem.workload.matrix(n)?;
     let workload = Matrix::from_fn(n, n, |t, s| lower.get(t, s));
     let mut observe =
-        |iteration, loss| observer.iteration(Progress { iteration, max_iterations: MAX_ITERATIONS, loss });
+        |iteration, loss| observer.iteration(Iteration { number: iteration, limit: MAX_ITERATIONS, loss });
     let inverse = bidiagonal_inverse(&problem.workload, n);
     let toeplitz = problem.workload.coefs(1).is_some();
-    let rows = match problem.target {
-        Target::Rms => Rows::Uniform,
-        Target::Max if toeplitz && mask.is_none() => Rows::Mirrored,
-        Target::Max => Rows::Free,
+    let rows = match problem.objective {
+        Objective::Rms => RowWeights::Uniform,
+        Objective::Max if toeplitz && mask.is_none() => RowWeights::Mirrored,
+        Objective::Max => RowWeights::Free,
     };
     let mut dual = Dual::new(workload.clone(), inverse.clone(), rows, (0..n).map(Some).collect());
     let Some((mask, classes)) = mask else {
@@ -78,7 +78,7 @@ pub fn optimize(problem: &Problem, observer: Observer<'_>) -> Result<Optimum> {
     let mut silent = |_, _| ControlFlow::Continue(());
     let stream = dual.maximize(10, &mut silent)?;
     let mut primal = Masked::new(workload.clone(), mask);
-    let powers = if problem.target == Target::Rms { &POWERS[..1] } else { &POWERS[..] };
+    let powers = if problem.objective == Objective::Rms { &POWERS[..1] } else { &POWERS[..] };
     let found = primal.minimize(&dual.primal(&stream)?, powers, MAX_ITERATIONS, &mut observe)?;
     let strategy = dense(&found.gram)?;
     let strategy = match mask {
@@ -159,7 +159,7 @@ fn dense(gram: &Matrix) -> Result<Strategy> {
     let n = gram.num_rows();
     let flipped = Matrix::from_fn(n, n, |t, s| gram[(n - 1 - t, n - 1 - s)]);
     let factor = Cholesky::new(flipped).ok_or_else(not_finite)?;
-    Ok(Strategy::Dense(Lower::from_fn(n, |t, s| factor.get(n - 1 - s, n - 1 - t))))
+    Ok(Strategy::Dense(LowerTriangular::from_fn(n, |t, s| factor.get(n - 1 - s, n - 1 - t))))
 }
 
 fn banded(strategy: &Strategy, bands: usize) -> Strategy {
@@ -174,7 +174,9 @@ fn scaled(strategy: Strategy, problem: &Problem) -> Result<Factorization> {
     let factorization = Factorization::new(strategy, n)?;
     let sensitivity = factorization.sensitivity(&problem.participation, Adjacency::ZeroOut)?.value;
     let strategy = match factorization.strategy() {
-        Strategy::Dense(matrix) => Strategy::Dense(Lower::from_fn(n, |t, s| matrix.get(t, s) / sensitivity)),
+        Strategy::Dense(matrix) => {
+            Strategy::Dense(LowerTriangular::from_fn(n, |t, s| matrix.get(t, s) / sensitivity))
+        }
         Strategy::Banded(rows) => {
             let scale = |row: &Vec<f64>| row.iter().map(|value| value / sensitivity).collect();
             Strategy::Banded(rows.iter().map(scale).collect())
@@ -194,7 +196,7 @@ fn not_finite() -> Error {
 
 /// The largest error of a gradient along a few directions, relative to the slope, by central differences.
 #[cfg(test)]
-fn central_difference<O: super::lbfgs::Objective>(
+fn central_difference<O: super::lbfgs::Differentiable>(
     objective: &mut O,
     x: &[f64],
     project: impl Fn(&O, &mut [f64]),

@@ -3,18 +3,18 @@
 //! Ours rather than a crate's: objectives may be infinite outside their domain (the search steps back), a few thousand variables
 //! cost microseconds per iteration, and the result must not depend on threads or time.
 
-use super::Progress;
+use super::Iteration;
 use crate::strategy::series::dot;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 /// A smooth function to minimise.
-pub trait Objective {
+pub trait Differentiable {
     /// The value at `x`, and its gradient; infinite or NaN outside the domain, where the gradient does not matter.
     fn evaluate(&mut self, x: &[f64], gradient: &mut [f64]) -> f64;
 }
 
-impl<F: FnMut(&[f64], &mut [f64]) -> f64> Objective for F {
+impl<F: FnMut(&[f64], &mut [f64]) -> f64> Differentiable for F {
     fn evaluate(&mut self, x: &[f64], gradient: &mut [f64]) -> f64 {
         self(x, gradient)
     }
@@ -48,18 +48,18 @@ pub struct Minimum {
     pub value: f64,
     /// Iterations.
     pub iterations: usize,
-    /// Evaluations of the objective.
+    /// Evaluations of the function.
     pub evaluations: usize,
 }
 
-/// Minimises from `x`, where the objective must be finite. `observe` hears the value itself.
+/// Minimises from `x`, where the function must be finite. `observe` hears the value itself.
 pub fn minimize(
-    objective: &mut impl Objective,
+    function: &mut impl Differentiable,
     x: Vec<f64>,
     settings: Settings,
-    observe: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    observe: &mut dyn FnMut(Iteration) -> ControlFlow<()>,
 ) -> Minimum {
-    let mut search = Search::new(objective, x);
+    let mut search = Search::new(function, x);
     let mut history: VecDeque<(Vec<f64>, Vec<f64>, f64)> = VecDeque::new();
     let (mut iteration, mut stalled) = (0, 0);
     while iteration < settings.max_iterations && largest(&search.gradient) > settings.gradient_tolerance {
@@ -85,7 +85,7 @@ pub fn minimize(
         }
         let small = before - search.value <= settings.value_tolerance * before.abs().max(1e-300);
         stalled = if small { stalled + 1 } else { 0 };
-        let progress = Progress { iteration, max_iterations: settings.max_iterations, loss: search.value };
+        let progress = Iteration { number: iteration, limit: settings.max_iterations, loss: search.value };
         if stalled >= 10 || observe(progress).is_break() {
             break;
         }
@@ -114,7 +114,7 @@ fn two_loop(gradient: &[f64], history: &VecDeque<(Vec<f64>, Vec<f64>, f64)>) -> 
 }
 
 struct Search<'a, O> {
-    objective: &'a mut O,
+    function: &'a mut O,
     x: Vec<f64>,
     value: f64,
     gradient: Vec<f64>,
@@ -133,11 +133,11 @@ struct Point {
 const DECREASE: f64 = 1e-4;
 const CURVATURE: f64 = 0.9;
 
-impl<O: Objective> Search<'_, O> {
-    fn new(objective: &mut O, x: Vec<f64>) -> Search<'_, O> {
+impl<O: Differentiable> Search<'_, O> {
+    fn new(function: &mut O, x: Vec<f64>) -> Search<'_, O> {
         let mut gradient = vec![0.0; x.len()];
-        let value = objective.evaluate(&x, &mut gradient);
-        Search { objective, x, value, gradient, evaluations: 1 }
+        let value = function.evaluate(&x, &mut gradient);
+        Search { function, x, value, gradient, evaluations: 1 }
     }
 
     /// Moves along a direction to a point that satisfies the Wolfe conditions; gives the step and the change of the gradient. `None` if
@@ -189,7 +189,7 @@ impl<O: Objective> Search<'_, O> {
     fn probe(&mut self, from: &[f64], direction: &[f64], length: f64) -> (Point, Vec<f64>, Vec<f64>) {
         let x: Vec<f64> = from.iter().zip(direction).map(|(x, d)| x + length * d).collect();
         let mut gradient = vec![0.0; x.len()];
-        let value = self.objective.evaluate(&x, &mut gradient);
+        let value = self.function.evaluate(&x, &mut gradient);
         self.evaluations += 1;
         (Point { length, value, slope: dot(&gradient, direction) }, x, gradient)
     }
@@ -222,7 +222,7 @@ fn largest(values: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    fn quiet() -> impl FnMut(Progress) -> ControlFlow<()> {
+    fn quiet() -> impl FnMut(Iteration) -> ControlFlow<()> {
         |_| ControlFlow::Continue(())
     }
 
@@ -253,8 +253,8 @@ mod tests {
         let found = minimize(&mut barrier, vec![50.0], Settings::default(), &mut quiet());
         assert!((found.x[0] - 1.0).abs() < 1e-6, "{found:?}");
         let mut heard = 0;
-        let mut stop = |progress: Progress| {
-            heard = progress.iteration;
+        let mut stop = |progress: Iteration| {
+            heard = progress.number;
             if heard == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         let stopped = minimize(&mut barrier, vec![50.0], Settings::default(), &mut stop);

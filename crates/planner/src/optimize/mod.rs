@@ -13,7 +13,7 @@ pub mod toeplitz;
 use crate::error::Result;
 use crate::factorization::Factorization;
 use crate::privacy::participation::Participation;
-use crate::privacy::sensitivity::{Adjacency, Kind};
+use crate::privacy::sensitivity::{Adjacency, Exactness};
 use crate::utility::bounds;
 use crate::utility::workload::Workload;
 use std::ops::ControlFlow;
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// Which loss is made small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Target {
+pub enum Objective {
     /// The largest error of any released value.
     #[default]
     Max,
@@ -41,23 +41,23 @@ pub struct Problem {
     /// Who takes part when.
     pub participation: Participation,
     /// Which loss.
-    pub target: Target,
+    pub objective: Objective,
 }
 
 impl Problem {
     /// Prefix sums of a stream.
-    pub fn streaming(num_steps: usize, target: Target) -> Problem {
-        Problem { num_steps, workload: Workload::Prefix, participation: Participation::Single, target }
+    pub fn streaming(num_steps: usize, objective: Objective) -> Problem {
+        Problem { num_steps, workload: Workload::Prefix, participation: Participation::Single, objective }
     }
 
     /// The loss of a factorisation, and whether its sensitivity is exact.
-    pub fn loss(&self, factorization: &Factorization) -> Result<(f64, Kind)> {
+    pub fn loss(&self, factorization: &Factorization) -> Result<(f64, Exactness)> {
         let loss = factorization.loss(&self.workload, &self.participation, Adjacency::ZeroOut)?;
-        let value = match self.target {
-            Target::Max => loss.max_loss(),
-            Target::Rms => loss.rms_loss(),
+        let value = match self.objective {
+            Objective::Max => loss.max_loss(),
+            Objective::Rms => loss.rms_loss(),
         };
-        Ok((value, loss.sensitivity.kind))
+        Ok((value, loss.sensitivity.exactness))
     }
 
     /// A number that no strategy of any class goes below, and why, without much work: that of [`Problem::nuclear_bound`] for prefix
@@ -95,11 +95,11 @@ impl Problem {
 
 /// What a long run reports after each iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Progress {
+pub struct Iteration {
     /// Iterations so far.
-    pub iteration: usize,
+    pub number: usize,
     /// At most this many.
-    pub max_iterations: usize,
+    pub limit: usize,
     /// The loss so far.
     pub loss: f64,
 }
@@ -122,10 +122,10 @@ impl std::fmt::Display for Stage<'_> {
     }
 }
 
-/// Hears of progress. A closure that takes a [`Progress`] is an observer that ignores stages.
+/// Hears of progress. A closure that takes an [`Iteration`] is an observer that ignores stages.
 pub trait Observe {
     /// Hears of an iteration, and may stop the run: the best strategy so far is returned.
-    fn iteration(&mut self, progress: Progress) -> ControlFlow<()>;
+    fn iteration(&mut self, progress: Iteration) -> ControlFlow<()>;
 
     /// Hears what the iterations that follow are for.
     fn stage(&mut self, stage: Stage<'_>) {
@@ -133,8 +133,8 @@ pub trait Observe {
     }
 }
 
-impl<F: FnMut(Progress) -> ControlFlow<()>> Observe for F {
-    fn iteration(&mut self, progress: Progress) -> ControlFlow<()> {
+impl<F: FnMut(Iteration) -> ControlFlow<()>> Observe for F {
+    fn iteration(&mut self, progress: Iteration) -> ControlFlow<()> {
         self(progress)
     }
 }
@@ -143,7 +143,7 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> Observe for F {
 pub type Observer<'a> = &'a mut dyn Observe;
 
 /// An observer that never stops anything.
-pub fn unobserved() -> impl FnMut(Progress) -> ControlFlow<()> {
+pub fn unobserved() -> impl FnMut(Iteration) -> ControlFlow<()> {
     |_| ControlFlow::Continue(())
 }
 
@@ -155,7 +155,7 @@ pub struct Optimum {
     /// Its loss, evaluated anew.
     pub loss: f64,
     /// Whether the sensitivity in it is exact.
-    pub kind: Kind,
+    pub exactness: Exactness,
     /// No strategy goes below this.
     pub lower_bound: f64,
     /// Why.
@@ -174,12 +174,12 @@ impl Optimum {
         iterations: usize,
         start: Instant,
     ) -> Result<Optimum> {
-        let (loss, kind) = problem.loss(&factorization)?;
+        let (loss, exactness) = problem.loss(&factorization)?;
         let (lower_bound, bound_reason) = problem.lower_bound();
         Ok(Optimum {
             factorization,
             loss,
-            kind,
+            exactness,
             lower_bound,
             bound_reason,
             iterations,

@@ -4,7 +4,7 @@
 //! `δd = −(d/c)·δc` its derivative by `c_j` is `−2 Σ_t w_t d_t (d/c)_{t−j}`: two divisions and a correlation, each O(n·bands).
 
 use super::lbfgs::{Settings, minimize};
-use super::{Observer, Optimum, Problem, Progress, Target};
+use super::{Iteration, Objective, Observer, Optimum, Problem};
 use crate::error::{Error, Result};
 use crate::factorization::Factorization;
 use crate::privacy::participation::Participation;
@@ -85,8 +85,8 @@ fn settings() -> Settings {
 }
 
 /// Objectives are logarithms of squared losses; people want losses.
-fn report(observer: Observer<'_>) -> impl FnMut(Progress) -> std::ops::ControlFlow<()> {
-    |progress| observer.iteration(Progress { loss: (0.5 * progress.loss).exp(), ..progress })
+fn report(observer: Observer<'_>) -> impl FnMut(Iteration) -> std::ops::ControlFlow<()> {
+    |progress| observer.iteration(Iteration { loss: (0.5 * progress.loss).exp(), ..progress })
 }
 
 /// What all evaluations share.
@@ -94,7 +94,7 @@ struct Setting {
     n: usize,
     workload: Workload,
     /// Coefficients of the workload.
-    target: Vec<f64>,
+    workload_coefs: Vec<f64>,
     /// What each squared decoder coefficient counts in the squared error.
     weights: Vec<f64>,
     separation: usize,
@@ -123,7 +123,7 @@ impl Setting {
                 format!("1 to {n}, the number of steps"),
             ));
         }
-        let Some(target) = problem.workload.coefs(n) else {
+        let Some(workload_coefs) = problem.workload.coefs(n) else {
             return Err(Error::parameter(
                 "workload",
                 "not Toeplitz",
@@ -139,12 +139,19 @@ impl Setting {
                 return Err(Error::parameter("participation", "patterns", "single, full, cyclic or min-sep"));
             }
         };
-        let weight = |t: usize| match problem.target {
-            Target::Max => 1.0,
-            Target::Rms => (n - t) as f64 / n as f64,
+        let weight = |t: usize| match problem.objective {
+            Objective::Max => 1.0,
+            Objective::Rms => (n - t) as f64 / n as f64,
         };
         let weights = (0..n).map(weight).collect();
-        Ok(Setting { n, workload: problem.workload.clone(), target, weights, separation, participations })
+        Ok(Setting {
+            n,
+            workload: problem.workload.clone(),
+            workload_coefs,
+            weights,
+            separation,
+            participations,
+        })
     }
 
     /// Where every search begins: the square root of the workload, cut.
@@ -179,7 +186,7 @@ impl Setting {
     }
 
     fn loss_of(&self, coefs: &[f64]) -> (f64, Vec<f64>) {
-        let decoder = series::divide(&self.target, coefs, self.n);
+        let decoder = series::divide(&self.workload_coefs, coefs, self.n);
         let weighted: Vec<f64> = decoder.iter().zip(&self.weights).map(|(d, w)| d * w).collect();
         let error = series::dot(&weighted, &decoder);
         let moved = series::divide(&decoder, coefs, self.n);
@@ -220,7 +227,7 @@ impl Setting {
         let decoder = self.workload.apply(&padded).expect("a Toeplitz workload");
         let weighted: Vec<f64> = decoder.iter().zip(&self.weights).map(|(d, w)| d * w).collect();
         let error = series::dot(&weighted, &decoder);
-        let by_error = series::correlate(&weighted, &self.target, noising.len());
+        let by_error = series::correlate(&weighted, &self.workload_coefs, noising.len());
         let (sensitivity, by_coef) = self.sensitivity_of(&coefs);
         let moved = series::divide(&coefs, &noising, self.n);
         let by_sensitivity = series::correlate(&by_coef, &moved, noising.len());
@@ -290,9 +297,9 @@ mod tests {
         ];
         for workload in workloads {
             for participation in &participations {
-                for target in [Target::Max, Target::Rms] {
+                for objective in [Objective::Max, Objective::Rms] {
                     let (workload, participation) = (workload.clone(), participation.clone());
-                    let problem = Problem { num_steps: 40, workload, participation, target };
+                    let problem = Problem { num_steps: 40, workload, participation, objective };
                     let setting = Setting::new(&problem, 7).unwrap();
                     let x = [0.6, 0.3, 0.31, 0.1, -0.02, 0.05];
                     check_gradient("banded", &x, |x, g| setting.banded_objective(x, g));

@@ -4,9 +4,10 @@ use crate::error::{Error, Result, check_finite};
 use crate::factorization::Factorization;
 use crate::optimize::{Problem, toeplitz, unobserved};
 use crate::privacy::account::{Budget, Search, Subsampled, gdp_mu_of_budget};
-use crate::privacy::certificate::certify;
+use crate::privacy::certificate::{Certificate, certify};
 use crate::privacy::claim::{Basis, Terms};
 use crate::privacy::participation::Participation;
+use crate::privacy::sampling::{block_poisson, num_batches};
 use crate::privacy::schedule::Schedule;
 use crate::utility::workload::Workload;
 use corrnoise_core::{Plan, Sampling};
@@ -80,7 +81,7 @@ impl Goal {
 /// let terms = Terms {
 ///     schedule: Schedule::Participation(epochs),
 ///     adjacency: Adjacency::ZeroOut,
-///     privacy_unit: PrivacyUnit::Example,
+///     unit: PrivacyUnit::Example,
 ///     clip_norm: 1.0,
 /// };
 /// let strategy = Factorization::new(Strategy::banded_square_root(100)?, 500)?;
@@ -91,6 +92,16 @@ impl Goal {
 /// # Ok::<(), corrnoise_planner::Error>(())
 /// ```
 pub fn calibrate(strategy: &Factorization, terms: &Terms, workload: &Workload, goal: &Goal) -> Result<Plan> {
+    calibrated(strategy, terms, workload, goal).map(|(plan, _)| plan)
+}
+
+/// As [`calibrate`], with the certificate that the plan holds.
+pub(crate) fn calibrated(
+    strategy: &Factorization,
+    terms: &Terms,
+    workload: &Workload,
+    goal: &Goal,
+) -> Result<(Plan, Certificate)> {
     goal.check()?;
     let form = strategy.form()?;
     let basis = Basis::new(&form, strategy.num_steps(), terms)?;
@@ -101,7 +112,8 @@ pub fn calibrate(strategy: &Factorization, terms: &Terms, workload: &Workload, g
         Some(sampling) => plan.with_sampling(sampling)?,
         None => plan,
     };
-    certify(&plan, &basis, terms, workload, goal.delta())?.attach(plan)
+    let certificate = certify(&plan, &basis, terms, workload, goal.delta())?;
+    Ok((certificate.attach(plan)?, certificate))
 }
 
 /// Bands and noise together, for block-cyclic Poisson sampling of batches of expected size `batch_size`: fewer bands are sampled from
@@ -117,7 +129,7 @@ pub fn calibrate_bands(
     max_bands: usize,
 ) -> Result<(Factorization, Sampling)> {
     Budget::new(budget.epsilon, budget.delta)?;
-    let most = check_batches(dataset_size, batch_size)?.min(problem.num_steps as u64) as usize;
+    let most = num_batches(dataset_size, batch_size)?.min(problem.num_steps as u64) as usize;
     let most = most.min(max_bands.max(1));
     let stream = Problem { participation: Participation::Single, ..problem.clone() };
     let mut tried: std::collections::BTreeMap<usize, (f64, Factorization)> =
@@ -158,28 +170,4 @@ pub fn calibrate_bands(
     }
     let (_, factorization) = tried.remove(&best).expect("the best was tried");
     Ok((factorization, block_poisson(dataset_size, batch_size, best as u64)))
-}
-
-/// Batches per epoch, none larger than `batch_size`: `⌈epochs · dataset_size / batch_size⌉` steps are then no more than `epochs` epochs.
-pub(crate) fn check_batches(dataset_size: u64, batch_size: u64) -> Result<u64> {
-    if dataset_size == 0 {
-        return Err(Error::parameter("dataset size", 0, "at least 1"));
-    }
-    if batch_size == 0 || batch_size > dataset_size {
-        return Err(Error::parameter(
-            "batch size",
-            batch_size,
-            format!("1 to {dataset_size}, the dataset's size"),
-        ));
-    }
-    Ok(dataset_size.div_ceil(batch_size))
-}
-
-/// Blocks that take turns, with batches of the given expected size; one block is plain Poisson sampling.
-pub fn block_poisson(dataset_size: u64, batch_size: u64, num_blocks: u64) -> Sampling {
-    let sampling_prob = (batch_size as f64 * num_blocks as f64 / dataset_size as f64).min(1.0);
-    match num_blocks {
-        1 => Sampling::Poisson { dataset_size, sampling_prob },
-        _ => Sampling::BlockPoisson { dataset_size, num_blocks, sampling_prob },
-    }
 }

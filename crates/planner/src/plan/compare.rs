@@ -2,7 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::plan::calibrate::Goal;
-use crate::plan::recommend::{Candidate, Question, Recommendation};
+use crate::plan::candidate::Candidate;
+use crate::plan::question::Question;
 use crate::privacy::account::{Budget, epsilon_of_delta};
 use crate::privacy::claim::Claim;
 
@@ -45,34 +46,10 @@ impl Candidate {
         let equal = equal_privacy(&self.certificate.claim, &other.certificate.claim);
         (equal && ratio.is_finite() && ratio > 0.0).then_some(ratio)
     }
-
-    /// Whether its noise is independent from step to step.
-    pub fn is_independent(&self) -> bool {
-        self.name.starts_with("identity")
-    }
-
-    /// Bytes per parameter as people read them: "36", or "36 + 28" where the engine holds rows ahead.
-    pub fn memory(&self) -> String {
-        match self.engine_bytes.saturating_sub(self.state_bytes) {
-            0 => self.state_bytes.to_string(),
-            ahead => format!("{} + {ahead}", self.state_bytes),
-        }
-    }
 }
 
-impl Recommendation {
-    /// The independent noise with the least error, which the others are compared with.
-    pub fn independent(&self) -> Option<&Candidate> {
-        independent(&self.candidates)
-    }
-
-    /// A candidate's noise over that of the best independent noise at the same (ε, δ); none without such a row.
-    pub fn relative_noise(&self, candidate: &Candidate) -> Option<f64> {
-        self.independent().and_then(|independent| candidate.noise_relative_to(independent))
-    }
-}
-
-pub(crate) fn independent(candidates: &[Candidate]) -> Option<&Candidate> {
+/// The independent noise with the least error.
+pub(super) fn independent(candidates: &[Candidate]) -> Option<&Candidate> {
     candidates.iter().filter(|c| c.is_independent()).min_by(|a, b| a.error.total_cmp(&b.error))
 }
 
@@ -112,12 +89,12 @@ fn reason(candidates: &[Candidate], chosen: &Candidate) -> String {
     let less = match less {
         Some((first, noise)) if noise < 0.999 => format!(
             "; {} would have {:.1}% less noise, for {} bytes of state and {:.0} rows per step",
-            first.name,
+            first,
             100.0 * (1.0 - noise),
             first.memory(),
             first.cost.rows
         ),
         _ => String::new(),
     };
-    format!("{}: {}{less}", chosen.name, parts.join(", "))
+    format!("{chosen}: {}{less}", parts.join(", "))
 }

@@ -1,11 +1,15 @@
-//! From what a trainer knows to a calibrated, certified plan: the request, the comparison of all mechanisms, the calibration of one.
+//! From what a trainer knows to a calibrated, certified plan: the request, the comparison of all strategies, the calibration of one.
 
-mod answer;
 pub mod calibrate;
+mod candidate;
 mod compare;
-pub mod recommend;
+mod one;
+mod options;
+mod question;
+mod recommend;
 pub mod request;
 
-pub use calibrate::{Goal, block_poisson, calibrate, calibrate_bands};
-pub use recommend::{Candidate, Question, Recommendation, Setting, candidate, recommend};
-pub use request::{Request, SettingName, Spelling};
+pub use calibrate::{Goal, calibrate, calibrate_bands};
+pub use candidate::{Candidate, Recommendation, Skipped};
+pub use options::{OptionError, OptionName};
+pub use request::{Request, SettingName};

@@ -86,7 +86,7 @@ pub(crate) fn certify(
         workload: workload.clone(),
         participation: basis.participation.clone(),
         adjacency: terms.adjacency,
-        privacy_unit: terms.privacy_unit,
+        privacy_unit: terms.unit,
         clip_norm: terms.clip_norm,
         claim: basis.claim(stddev, delta, terms)?,
         utility: utility(&basis.running, workload, plan.stddev())?,
@@ -133,12 +133,7 @@ impl Certificate {
             Some(sampling) => Schedule::Sampling(sampling),
             None => Schedule::Participation(self.participation.clone()),
         };
-        Terms {
-            schedule,
-            adjacency: self.adjacency,
-            privacy_unit: self.privacy_unit,
-            clip_norm: self.clip_norm,
-        }
+        Terms { schedule, adjacency: self.adjacency, unit: self.privacy_unit, clip_norm: self.clip_norm }
     }
 
     /// The plan with this certificate.

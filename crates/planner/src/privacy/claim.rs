@@ -16,7 +16,8 @@ use crate::privacy::account::tail::{beyond, beyond_sampled, delta_left};
 use crate::privacy::account::{Budget, MAX_PARAMETERS, Search, Subsampled, epsilon_of_delta, gdp};
 use crate::privacy::participation::Participation;
 use crate::privacy::schedule::{Poisson, Schedule};
-use crate::privacy::sensitivity::{Adjacency, Kind, Sensitivity};
+use crate::privacy::sensitivity::{Adjacency, Exactness, Sensitivity};
+use crate::strategy::Strategy;
 use corrnoise_core::Form;
 use serde::{Deserialize, Serialize};
 
@@ -38,8 +39,8 @@ pub struct Terms {
     pub schedule: Schedule,
     /// Neighbouring datasets.
     pub adjacency: Adjacency,
-    /// Whose privacy.
-    pub privacy_unit: PrivacyUnit,
+    /// Whose privacy is protected.
+    pub unit: PrivacyUnit,
     /// Largest norm of one unit's contribution to a step.
     pub clip_norm: f64,
 }
@@ -73,7 +74,7 @@ pub struct Claim {
     /// For clip norm 1, adjacency included.
     pub sensitivity: f64,
     /// Exact or an upper bound.
-    pub sensitivity_kind: Kind,
+    pub sensitivity_kind: Exactness,
     /// The subsampled mechanism, under Poisson sampling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amplified: Option<Amplified>,
@@ -125,13 +126,7 @@ impl Basis {
                 ));
             }
             if running.num_bands() > num_blocks {
-                return Err(Error::parameter(
-                    "number of bands",
-                    running.num_bands(),
-                    format!(
-                        "at most {num_blocks}, one per block that takes its turn, under Poisson sampling"
-                    ),
-                ));
+                return Err(too_many_bands(&running, num_blocks));
             }
         }
         let sensitivity = running.sensitivity(&participation, terms.adjacency)?;
@@ -242,7 +237,7 @@ impl Basis {
             gdp_mu,
             noise_multiplier: 1.0 / gdp_mu,
             sensitivity,
-            sensitivity_kind: self.sensitivity.kind,
+            sensitivity_kind: self.sensitivity.exactness,
             amplified: amplified.map(|(amplified, _)| amplified),
             assumptions: assumptions(terms, self.running.num_steps())?,
         })
@@ -261,6 +256,19 @@ impl Basis {
         let amplified = Amplified { noise_multiplier, sampling_prob, num_rounds, epsilon };
         Ok(epsilon.is_finite().then_some((amplified, delta - left)))
     }
+}
+
+/// The error of a strategy that Poisson sampling does not amplify: it has more bands than blocks take turns, or is not banded at all.
+fn too_many_bands(running: &Factorization, num_blocks: usize) -> Error {
+    let most = format!("at most {num_blocks}, one per block that takes its turn, under Poisson sampling");
+    let class = match running.strategy() {
+        Strategy::Blt(_) | Strategy::OneParameter { .. } => "a BLT",
+        Strategy::BandedInverse(_) => "the inverse of a banded matrix",
+        Strategy::Dense(_) => "a dense matrix",
+        _ => return Error::parameter("number of bands", running.num_bands(), most),
+    };
+    let bands = format!("{}, since {class} is not banded", running.num_bands());
+    Error::parameter("number of bands", bands, most)
 }
 
 /// The error of a claim that the end of the tail refutes.
@@ -283,7 +291,7 @@ pub(crate) const MU_ROUNDING: f64 = 1e-10;
 
 fn assumptions(terms: &Terms, num_steps: usize) -> Result<Vec<String>> {
     let clip_norm = terms.clip_norm;
-    let contribution = match terms.privacy_unit {
+    let contribution = match terms.unit {
         PrivacyUnit::Example => "every example's gradient is clipped",
         PrivacyUnit::User => "the sum of all that one user contributes to a step is clipped",
     };
@@ -293,7 +301,7 @@ fn assumptions(terms: &Terms, num_steps: usize) -> Result<Vec<String>> {
     };
     Ok(vec![
         format!("{contribution} to norm {clip_norm} before the batch is summed; the noise is added to the sum"),
-        terms.schedule.describe(num_steps)?,
+        terms.schedule.assumption(num_steps)?,
         neighbours.into(),
         "the key, checkpoints and past noise stay secret; only noisy gradients and what follows from them are released".into(),
         format!(

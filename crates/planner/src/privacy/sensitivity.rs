@@ -32,7 +32,7 @@ pub enum Adjacency {
 /// Whether a sensitivity is the true one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum Exactness {
     /// The true value.
     Exact,
     /// No less than the true value.
@@ -45,7 +45,7 @@ pub struct Sensitivity {
     /// The value.
     pub value: f64,
     /// Exact or an upper bound.
-    pub kind: Kind,
+    pub exactness: Exactness,
     /// Why.
     pub reason: &'static str,
 }
@@ -60,18 +60,18 @@ const MAX_CLOSED_WORK: usize = 40_000_000;
 const MAX_SEPARATED_WORK: usize = 4_000_000_000;
 
 /// A squared sensitivity, whether it is the true one, and why.
-type Squared = (f64, Kind, &'static str);
+type Squared = (f64, Exactness, &'static str);
 
 impl Factorization {
     /// The sensitivity under a participation schema.
     pub fn sensitivity(&self, participation: &Participation, adjacency: Adjacency) -> Result<Sensitivity> {
         participation.check(self.num_steps())?;
-        let (squared, kind, reason) = self.sensitivity_squared(participation)?;
+        let (squared, exactness, reason) = self.sensitivity_squared(participation)?;
         let factor = match adjacency {
             Adjacency::ZeroOut => 1.0,
             Adjacency::ReplaceOne => 2.0,
         };
-        Ok(Sensitivity { value: factor * squared.sqrt(), kind, reason })
+        Ok(Sensitivity { value: factor * squared.sqrt(), exactness, reason })
     }
 
     fn sensitivity_squared(&self, participation: &Participation) -> Result<Squared> {
@@ -85,12 +85,16 @@ impl Factorization {
         };
         // A cycle may begin at any step, so that one participation is any one step.
         if participations == 1 {
-            return Ok((self.max_column_norm_squared()?, Kind::Exact, "largest column norm"));
+            return Ok((self.max_column_norm_squared()?, Exactness::Exact, "largest column norm"));
         }
         let cyclic = !matches!(participation, Participation::MinSep { .. });
         if self.num_bands() <= separation {
             let squared = self.orthogonal(separation, participations, cyclic)?;
-            return Ok((squared, Kind::Exact, "no more bands than the separation: columns are orthogonal"));
+            return Ok((
+                squared,
+                Exactness::Exact,
+                "no more bands than the separation: columns are orthogonal",
+            ));
         }
         if let Some(found) = self.early_and_often(separation, participations, cyclic)? {
             return Ok(found);
@@ -111,7 +115,7 @@ impl Factorization {
         if !self.has_scaled_columns()
             && let Some(coefs) = self.strategy_coefs()?
         {
-            // The first column of a block has all of the coefficients.
+            // The first column of a segment has all of the coefficients.
             return Ok(coefs.iter().map(|coef| coef * coef).sum());
         }
         Ok(self.column_norms_squared()?.into_iter().fold(0.0, f64::max))
@@ -159,7 +163,7 @@ impl Factorization {
                 true => "non-negative, non-increasing Toeplitz: early and often is worst",
                 false => "non-negative Toeplitz: the earliest cycle is worst",
             };
-            (monotone || cyclic).then_some((squared, Kind::Exact, reason))
+            (monotone || cyclic).then_some((squared, Exactness::Exact, reason))
         };
         let closed = |blt: &Blt| {
             let [n, b, k] = [self.num_steps(), separation, participations].map(|number| number as u64);
@@ -204,8 +208,10 @@ impl Factorization {
 /// The largest of sums that are exact (false) or bounds (true); exact only if no bound exceeds it.
 fn worst(sums: impl IntoIterator<Item = (f64, bool)>, reason: &'static str) -> Squared {
     match largest(sums) {
-        (value, false) => (value, Kind::Exact, reason),
-        (value, true) => (value, Kind::UpperBound, "the Gram matrix has negative entries on allowed pairs"),
+        (value, false) => (value, Exactness::Exact, reason),
+        (value, true) => {
+            (value, Exactness::UpperBound, "the Gram matrix has negative entries on allowed pairs")
+        }
     }
 }
 
@@ -216,9 +222,9 @@ fn largest(sums: impl IntoIterator<Item = (f64, bool)>) -> (f64, bool) {
 impl Sensitivity {
     /// The value, or an error if it is only an upper bound.
     pub fn exact(&self) -> Result<f64> {
-        match self.kind {
-            Kind::Exact => Ok(self.value),
-            Kind::UpperBound => Err(Error::parameter(
+        match self.exactness {
+            Exactness::Exact => Ok(self.value),
+            Exactness::UpperBound => Err(Error::parameter(
                 "sensitivity",
                 self.value,
                 format!("an exact one, not a bound: {}", self.reason),

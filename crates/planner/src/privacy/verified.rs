@@ -74,7 +74,7 @@ mod tests {
         let terms = Terms {
             schedule: Schedule::Participation(Participation::Single),
             adjacency: Adjacency::ZeroOut,
-            privacy_unit: PrivacyUnit::Example,
+            unit: PrivacyUnit::Example,
             clip_norm: 1.0,
         };
         calibrate(&strategy, &terms, &Workload::Prefix, &Goal::GdpMu { gdp_mu, delta: 1e-6 }).unwrap()

@@ -1,8 +1,8 @@
-//! Strategies and sampling schemes by name: what `blt:4` and `block-poisson:10` stand for, in the command line and in other languages.
+//! Strategies by name: what `blt:4` stands for, in the command line and in other languages.
 
 use crate::error::{Error, Result};
 use crate::factorization::Factorization;
-use crate::names::{fraction, split, unknown, whole};
+use crate::names::{fraction, listed, split, unknown, whole};
 use crate::optimize::{self, Observer, Problem};
 use crate::strategy::Strategy;
 use crate::strategy::tree::Estimator;
@@ -15,13 +15,13 @@ pub enum StrategySpec {
     /// Independent noise on every output: `C = A`.
     Workload,
     /// The square root of the workload.
-    Toeplitz,
+    SquareRoot,
     /// The square root of the prefix sums, coefficient `t` times `(1 − ν)^t`.
     ToeplitzDamped(f64),
     /// The best Toeplitz `C`.
     ToeplitzOpt,
     /// The square root of the workload, cut to so many diagonals.
-    Banded(usize),
+    BandedSquareRoot(usize),
     /// The best banded Toeplitz `C`.
     BandedOpt(usize),
     /// The best banded `C` with free rows.
@@ -50,23 +50,23 @@ pub enum StrategyChoice {
     One(StrategySpec),
 }
 
-/// How batches are drawn from a dataset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SamplingSpec {
-    /// Everyone joins every batch with one probability.
-    Poisson,
-    /// So many blocks take turns; within the block, as `Poisson`.
-    BlockPoisson(u64),
-    /// Shuffled once, in turns.
-    Cyclic,
-    /// As `Cyclic`, with batches of random size.
-    BallsInBins,
-    /// The trainer's own pipeline passes over the dataset, always in the same order.
-    None,
-}
-
-const STRATEGY_NAMES: &str = "identity, workload, toeplitz, toeplitz-damped:NU, toeplitz-opt, banded:B, banded-opt:B, banded-full:B, \
-                              blt:D, dense, tree, tree-full, bisr:B or bandinv-opt:B";
+/// Every strategy that has a name: how it is written, and what it is.
+pub const STRATEGIES: [(&str, &str); 14] = [
+    ("identity", "independent noise on every gradient"),
+    ("workload", "independent noise on every output (C = A)"),
+    ("toeplitz", "the square root of the workload, the best Toeplitz C for one participation and max loss"),
+    ("toeplitz-damped:NU", "square root of the prefix sums, coefficient t times (1 - NU)^t"),
+    ("toeplitz-opt", "the best Toeplitz C"),
+    ("banded:B", "the square root of the workload, cut to B diagonals"),
+    ("banded-opt:B", "the best banded Toeplitz C"),
+    ("banded-full:B", "the best banded C with free rows"),
+    ("blt:D", "the best buffered linear Toeplitz C with D buffers"),
+    ("dense", "the best lower-triangular C"),
+    ("tree", "binary tree, read by least squares over the nodes complete so far (streaming)"),
+    ("tree-full", "binary tree, least squares over the whole tree"),
+    ("bisr:B", "the inverse square root of the workload, cut to B diagonals"),
+    ("bandinv-opt:B", "the best Toeplitz C whose inverse has B diagonals"),
+];
 
 /// `name` or `name:argument`.
 ///
@@ -77,7 +77,7 @@ const STRATEGY_NAMES: &str = "identity, workload, toeplitz, toeplitz-damped:NU, 
 /// # Ok::<(), corrnoise_planner::Error>(())
 /// ```
 pub fn strategy(text: &str) -> Result<StrategySpec> {
-    known(text)?.ok_or_else(|| unknown("strategy", STRATEGY_NAMES))
+    known(text)?.ok_or_else(|| unknown("strategy", &listed(STRATEGIES.map(|(name, _)| name))))
 }
 
 /// `auto` or a strategy.
@@ -85,7 +85,8 @@ pub fn strategy_choice(text: &str) -> Result<StrategyChoice> {
     if text == "auto" {
         return Ok(StrategyChoice::Auto);
     }
-    let missing = || unknown("strategy", &format!("auto, {STRATEGY_NAMES}"));
+    let missing =
+        || unknown("strategy", &listed(std::iter::once("auto").chain(STRATEGIES.map(|(name, _)| name))));
     known(text)?.map(StrategyChoice::One).ok_or_else(missing)
 }
 
@@ -100,10 +101,10 @@ fn known(text: &str) -> Result<Option<StrategySpec>> {
     let spec = match name {
         "identity" => plain(StrategySpec::Identity),
         "workload" => plain(StrategySpec::Workload),
-        "toeplitz" => plain(StrategySpec::Toeplitz),
+        "toeplitz" => plain(StrategySpec::SquareRoot),
         "toeplitz-damped" => Ok(StrategySpec::ToeplitzDamped(fraction(name, "NU", argument)?)),
         "toeplitz-opt" => plain(StrategySpec::ToeplitzOpt),
-        "banded" => bands(StrategySpec::Banded),
+        "banded" => bands(StrategySpec::BandedSquareRoot),
         "banded-opt" => bands(StrategySpec::BandedOpt),
         "banded-full" => bands(StrategySpec::BandedFull),
         "blt" => Ok(StrategySpec::Blt(whole(name, "D", argument)?)),
@@ -115,20 +116,6 @@ fn known(text: &str) -> Result<Option<StrategySpec>> {
         _ => return Ok(None),
     };
     spec.map(Some)
-}
-
-/// `poisson`, `block-poisson:B`, `cyclic`, `balls-in-bins` or `none`.
-pub fn sampling(text: &str) -> Result<SamplingSpec> {
-    match split(text) {
-        ("poisson", None) => Ok(SamplingSpec::Poisson),
-        ("block-poisson", blocks) => {
-            Ok(SamplingSpec::BlockPoisson(whole("block-poisson", "B", blocks)? as u64))
-        }
-        ("cyclic", None) => Ok(SamplingSpec::Cyclic),
-        ("balls-in-bins", None) => Ok(SamplingSpec::BallsInBins),
-        ("none", None) => Ok(SamplingSpec::None),
-        _ => Err(unknown("sampling", "poisson, block-poisson:B, cyclic, balls-in-bins or none")),
-    }
 }
 
 impl StrategySpec {
@@ -143,9 +130,9 @@ impl StrategySpec {
         let strategy = match *self {
             StrategySpec::Identity => Strategy::Identity,
             StrategySpec::Workload => Strategy::Output(problem.workload.clone()),
-            StrategySpec::Toeplitz => Strategy::square_root(problem.workload.clone())?,
+            StrategySpec::SquareRoot => Strategy::square_root(problem.workload.clone())?,
             StrategySpec::ToeplitzDamped(damping) => Strategy::damped(damping)?,
-            StrategySpec::Banded(bands) => {
+            StrategySpec::BandedSquareRoot(bands) => {
                 Strategy::toeplitz(root(bands)?.strategy_coefs()?.unwrap_or_default())?
             }
             StrategySpec::Bisr(bands) => {
@@ -188,10 +175,10 @@ impl std::fmt::Display for StrategySpec {
         match self {
             StrategySpec::Identity => write!(f, "identity"),
             StrategySpec::Workload => write!(f, "workload"),
-            StrategySpec::Toeplitz => write!(f, "toeplitz"),
+            StrategySpec::SquareRoot => write!(f, "toeplitz"),
             StrategySpec::ToeplitzDamped(nu) => write!(f, "toeplitz-damped:{nu}"),
             StrategySpec::ToeplitzOpt => write!(f, "toeplitz-opt"),
-            StrategySpec::Banded(bands) => write!(f, "banded:{bands}"),
+            StrategySpec::BandedSquareRoot(bands) => write!(f, "banded:{bands}"),
             StrategySpec::BandedOpt(bands) => write!(f, "banded-opt:{bands}"),
             StrategySpec::BandedFull(bands) => write!(f, "banded-full:{bands}"),
             StrategySpec::Blt(buffers) => write!(f, "blt:{buffers}"),
@@ -207,7 +194,7 @@ impl std::fmt::Display for StrategySpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::optimize::{Target, unobserved};
+    use crate::optimize::{Objective, unobserved};
 
     const NAMES: [&str; 14] = [
         "identity",
@@ -233,7 +220,8 @@ mod tests {
             assert_eq!(strategy_choice(name).unwrap(), StrategyChoice::One(strategy(name).unwrap()));
         }
         assert_eq!(strategy_choice("auto").unwrap(), StrategyChoice::Auto);
-        assert_eq!(sampling("block-poisson:12").unwrap(), SamplingSpec::BlockPoisson(12));
+        let listed = STRATEGIES.map(|(name, _)| name.split(':').next().unwrap());
+        assert_eq!(NAMES.map(|name| name.split(':').next().unwrap()), listed);
     }
 
     #[test]
@@ -244,13 +232,12 @@ mod tests {
         assert_eq!(message("banded:0"), "B in banded:B is \"0\": expected a whole number from 1 on");
         assert_eq!(message("tree:2"), "tree takes no argument, but \"2\" follows it");
         assert!(message("toeplitz-damped:1").contains("in [0, 1)"));
-        assert!(sampling("poisson:3").unwrap_err().to_string().contains("no such sampling"));
     }
 
     /// The numbers behind a name are those of its strategy: every class has a sensitivity of its own here.
     #[test]
     fn every_name_is_built_for_the_problem() {
-        let problem = Problem::streaming(12, Target::Max);
+        let problem = Problem::streaming(12, Objective::Max);
         let losses: Vec<f64> = NAMES
             .iter()
             .map(|name| {

@@ -7,7 +7,7 @@
 //! ‖A‖_* ≤ ‖B‖_F ‖C‖_F ≤ √n · rms error · √P · sensitivity,      so      max loss ≥ rms loss ≥ ‖A‖_* / √(nP)
 //! ```
 
-use crate::factorization::lower_triangular::Lower;
+use crate::factorization::lower_triangular::LowerTriangular;
 use corrnoise_numerics::{Matrix, singular_values};
 use std::f64::consts::PI;
 
@@ -23,7 +23,7 @@ pub fn participation_bound(nuclear_norm: f64, num_steps: usize, cover: usize) ->
 }
 
 /// The sum of the singular values; `None` if they cannot be computed. Rounding is taken off.
-pub fn nuclear_norm(workload: &Lower) -> Option<f64> {
+pub fn nuclear_norm(workload: &LowerTriangular) -> Option<f64> {
     let n = workload.len();
     let entry = |t: usize, s: usize| if s <= t { workload.get(t, s) } else { 0.0 };
     let values = singular_values(Matrix::from_fn(n, n, entry))?;
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn singular_values_of_the_prefix_sums_are_cosecants() {
         for n in [1, 2, 7, 100] {
-            let norm = nuclear_norm(&Lower::from_fn(n, |_, _| 1.0)).unwrap();
+            let norm = nuclear_norm(&LowerTriangular::from_fn(n, |_, _| 1.0)).unwrap();
             let expected = n as f64 * lower_bound_sum(n as u64);
             assert!(
                 norm <= expected * (1.0 + 1e-12) && norm > expected * (1.0 - 1e-9),

@@ -139,13 +139,13 @@ impl Factorization {
             return for_each_noising_row(self, |t, first, row| visit(t, first, row, n));
         }
         self.check_size("an n × n quantity", QUADRATIC_LIMIT / 4, "n²")?;
-        // Nodes of all blocks, numbered as they come.
+        // Nodes of all segments, numbered as they come.
         let mut numbers = std::collections::HashMap::new();
         let mut rows: Vec<Vec<(usize, f64)>> = Vec::with_capacity(n);
-        for (number, block) in self.blocks().enumerate() {
-            let tree = self.tree(&block)?.expect("a tree strategy");
-            for t in 0..block.len() {
-                let divisor = self.divisor(block.start + t);
+        for (number, segment) in self.segments().enumerate() {
+            let tree = self.tree(&segment)?.expect("a tree strategy");
+            for t in 0..segment.len() {
+                let divisor = self.divisor(segment.start + t);
                 let column = |(node, weight)| {
                     let next = numbers.len();
                     (*numbers.entry((number, node)).or_insert(next), divisor * weight)

@@ -3,7 +3,7 @@
 //! Most are Toeplitz with a rational generating function, and stay the few numbers that say so.
 
 use crate::error::{Error, Result, check_finite};
-use crate::factorization::lower_triangular::Lower;
+use crate::factorization::lower_triangular::LowerTriangular;
 use crate::strategy::series;
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ pub enum Workload {
         columns: Vec<f64>,
     },
     /// Any lower-triangular matrix.
-    Dense(Lower),
+    Dense(LowerTriangular),
 }
 
 /// A rational generating function `numerator / Π (1 − pole·x)`: products with it cost a few operations per coefficient.
@@ -132,7 +132,7 @@ impl Workload {
     }
 
     /// The matrix itself.
-    pub fn matrix(&self, n: usize) -> Result<Lower> {
+    pub fn matrix(&self, n: usize) -> Result<LowerTriangular> {
         Ok(match self {
             Workload::Dense(matrix) if matrix.len() == n => matrix.clone(),
             Workload::Dense(matrix) => {
@@ -151,11 +151,11 @@ impl Workload {
                 }
                 let base = base.matrix(n)?;
                 let factor = |list: &[f64], t: usize| list.get(t).copied().unwrap_or(1.0);
-                Lower::from_fn(n, |t, s| factor(rows, t) * base.get(t, s) * factor(columns, s))
+                LowerTriangular::from_fn(n, |t, s| factor(rows, t) * base.get(t, s) * factor(columns, s))
             }
             _ => {
                 let coefs = self.coefs(n).expect("every other workload is Toeplitz");
-                Lower::from_fn(n, |t, s| coefs[t - s])
+                LowerTriangular::from_fn(n, |t, s| coefs[t - s])
             }
         })
     }

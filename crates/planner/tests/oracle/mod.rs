@@ -16,7 +16,7 @@ pub mod sampled;
 pub mod small;
 
 use corrnoise_core::{Plan, Sampling};
-use corrnoise_planner::{Adjacency, Certificate, Kind, Method, Participation};
+use corrnoise_planner::{Adjacency, Certificate, Exactness, Method, Participation};
 
 /// How much of the truth is computed.
 #[derive(Clone, Copy, PartialEq)]
@@ -105,7 +105,7 @@ pub fn check(plan: &Plan, stated: &Certificate, effort: Effort) -> Result<Report
     expect(delta >= tail && claim.tail_delta >= tail * (1.0 - 1e-3), || {
         format!("delta {delta:e}, of it {:e} for a tail of {tail:e}, mu = {mu}", claim.tail_delta)
     })?;
-    if claim.sensitivity_kind == Kind::Exact && worst.exhaustive {
+    if claim.sensitivity_kind == Exactness::Exact && worst.exhaustive {
         expect(claim.gdp_mu <= mu * (1.0 + 1e-6), || {
             format!("gdp_mu {} far above a true {mu}", claim.gdp_mu)
         })?;

@@ -5,8 +5,8 @@ use corrnoise_core::form::{Kernel, Regenerate, Ring, Term};
 use corrnoise_core::{Family, Form, Plan, Sampling};
 use corrnoise_planner::account::Budget;
 use corrnoise_planner::{
-    Adjacency, Blt, Certificate, Error, Estimator, Factorization, Goal, Lower, Participation, PrivacyUnit,
-    Result, Schedule, Strategy, Terms, Workload, calibrate, certificate,
+    Adjacency, Blt, Certificate, Error, Estimator, Factorization, Goal, LowerTriangular, Participation,
+    PrivacyUnit, Result, Schedule, Strategy, Terms, Workload, calibrate, certificate,
 };
 
 /// Most steps.
@@ -41,7 +41,7 @@ pub fn plan(random: &mut Random) -> Made {
 pub fn plan_of(random: &mut Random, class: usize, n: usize) -> Made {
     let schedule = schedule(random, n);
     let adjacency = if random.once_in(3) { Adjacency::ReplaceOne } else { Adjacency::ZeroOut };
-    let privacy_unit = if random.once_in(2) { PrivacyUnit::Example } else { PrivacyUnit::User };
+    let unit = if random.once_in(2) { PrivacyUnit::Example } else { PrivacyUnit::User };
     let clip_norm = if random.once_in(3) { 1.0 } else { random.power(-6.0, 6.0) };
     // Most plans under Poisson sampling would be refused for something else than what is looked for.
     let (class, adjacency) = match schedule {
@@ -51,7 +51,7 @@ pub fn plan_of(random: &mut Random, class: usize, n: usize) -> Made {
         }
         _ => (class, adjacency),
     };
-    let terms = Terms { schedule, adjacency, privacy_unit, clip_norm };
+    let terms = Terms { schedule, adjacency, unit, clip_norm };
     let goal = goal(random, &terms.schedule);
     let workload = match random.below(3) {
         0 => Workload::Prefix,
@@ -249,7 +249,7 @@ fn strategy(random: &mut Random, class: usize, n: usize, count: usize) -> Result
                 }
                 row[t] = 0.3 + random.unit();
             }
-            Ok(Strategy::Dense(Lower::new(&rows)?))
+            Ok(Strategy::Dense(LowerTriangular::new(&rows)?))
         }
         11 => Ok(Strategy::Tree(Estimator::Plain)),
         12 => Ok(Strategy::Tree(Estimator::Streaming)),

@@ -43,10 +43,14 @@ class Plan:
     def __hash__(self) -> int: ...
 
 class Candidate:
-    """One mechanism, calibrated and certified."""
+    """One strategy under one schedule, calibrated and certified."""
 
     @property
-    def name(self) -> str: ...
+    def strategy(self) -> str: ...
+    @property
+    def sampling(self) -> str | None: ...
+    @property
+    def schedule(self) -> str: ...
     @property
     def plan(self) -> Plan: ...
     @property
@@ -59,7 +63,7 @@ class Candidate:
     def rows_per_step(self) -> float: ...
 
 class Recommendation:
-    """All mechanisms that were compared, and which to take."""
+    """All strategies that were compared, and which to take."""
 
     @property
     def candidates(self) -> list[Candidate]: ...
@@ -73,7 +77,7 @@ class Recommendation:
     def warnings(self) -> list[str]: ...
 
 def recommend(
-    num_steps: int | None = None,
+    steps: int | None = None,
     *,
     epochs: float | None = None,
     epsilon: float | None = None,
@@ -86,12 +90,12 @@ def recommend(
     max_participations: int | None = None,
     participation: str | None = None,
     setting: Literal["centralized", "federated", "streaming"] | None = None,
-    mechanism: str = "auto",
+    strategy: str = "auto",
     sampling: str | None = None,
     workload: str = "prefix",
-    target: Literal["max", "rms"] = "max",
+    objective: Literal["max", "rms"] = "max",
     adjacency: Literal["zero-out", "replace-one"] = "zero-out",
-    privacy_unit: Literal["example", "user"] = "example",
+    unit: Literal["example", "user"] = "example",
     clip_norm: float = 1.0,
     max_state_bytes: int | None = None,
     rounds: Literal[8, 12, 20] = 12,

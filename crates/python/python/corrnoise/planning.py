@@ -24,26 +24,26 @@ class PlanOptions(TypedDict, total=False):
     max_participations: int | None
     participation: str | None
     setting: Literal["centralized", "federated", "streaming"] | None
-    mechanism: str
+    strategy: str
     sampling: str | None
     workload: str
-    target: Literal["max", "rms"]
+    objective: Literal["max", "rms"]
     adjacency: Literal["zero-out", "replace-one"]
-    privacy_unit: Literal["example", "user"]
+    unit: Literal["example", "user"]
     clip_norm: float
     max_state_bytes: int | None
     rounds: Literal[8, 12, 20]
 
 
-def plan(num_steps: int | None = None, **options: Unpack[PlanOptions]) -> Plan:
+def plan(steps: int | None = None, **options: Unpack[PlanOptions]) -> Plan:
     """The plan that `recommend` recommends for these options, its claim verified: what `corrnoise plan` writes.
 
         corrnoise.plan(epochs=10, dataset_size=50_000, batch_size=500, epsilon=2, delta=1e-6)
-        corrnoise.plan(2000, min_sep=400, max_participations=5, epsilon=8, delta=1e-8, mechanism="blt:4")
+        corrnoise.plan(2000, min_sep=400, max_participations=5, epsilon=8, delta=1e-8, strategy="blt:4")
 
-    `help(corrnoise.recommend)` says what every option means. Takes milliseconds for one mechanism, seconds for "auto".
+    `help(corrnoise.recommend)` says what every option means. Takes milliseconds for one strategy, seconds for "auto".
     """
-    best = recommend(num_steps, **options).best.plan
+    best = recommend(steps, **options).best.plan
     best.verify()
     return best
 

@@ -10,7 +10,7 @@
 //! the loss is infinite. `λ̃₁ > 0` is not asked for: the square root of momentum SGD has `λ̃₁ = 0`, so its approximations lie on both sides.
 
 use super::gradient::{Buffer, Model};
-use crate::optimize::lbfgs::Objective;
+use crate::optimize::lbfgs::Differentiable;
 use crate::strategy::blt::Decay;
 
 /// The distance from 1 of the largest f32 below it: the engine takes no decay between them.
@@ -61,7 +61,7 @@ impl Variables<'_> {
     }
 }
 
-impl Objective for Variables<'_> {
+impl Differentiable for Variables<'_> {
     fn evaluate(&mut self, x: &[f64], gradient: &mut [f64]) -> f64 {
         let buffers = self.decode(x);
         let (order, sorted) = ascending(&buffers);
@@ -97,7 +97,7 @@ pub(super) fn ascending(buffers: &[Buffer]) -> (Vec<usize>, Vec<Buffer>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::optimize::{Problem, Target};
+    use crate::optimize::{Objective, Problem};
     use crate::{Participation, Workload};
 
     #[test]
@@ -108,8 +108,12 @@ mod tests {
         for participation in
             [Participation::Single, Participation::MinSep { min_sep: 9, max_participations: 20 }]
         {
-            let problem =
-                Problem { num_steps: 200, workload: Workload::Prefix, participation, target: Target::Rms };
+            let problem = Problem {
+                num_steps: 200,
+                workload: Workload::Prefix,
+                participation,
+                objective: Objective::Rms,
+            };
             let model = Model::new(&problem).unwrap();
             let mut variables = Variables { model: &model, fixed: vec![None, None, Some(buffers[2].decay)] };
             let x = variables.encode(&buffers);

@@ -12,14 +12,14 @@
 
 use super::shifted::Bidiagonal;
 use crate::error::Result;
-use crate::optimize::Progress;
-use crate::optimize::lbfgs::{Objective, Settings, minimize};
+use crate::optimize::Iteration;
+use crate::optimize::lbfgs::{Differentiable, Settings, minimize};
 use corrnoise_numerics::{Eigen, Matrix, gram, product};
 use std::ops::ControlFlow;
 
 /// How rows are weighted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rows {
+pub(super) enum RowWeights {
     /// All alike: RMS loss.
     Uniform,
     /// By variables of their own: max loss.
@@ -35,7 +35,7 @@ pub(super) struct Dual {
     pub(super) gram: Option<Matrix>,
     /// `A⁻¹`, if it is bidiagonal.
     pub(super) inverse: Option<Bidiagonal>,
-    pub(super) rows: Rows,
+    pub(super) rows: RowWeights,
     /// The participation pattern of each column; `None` for steps where nobody takes part.
     pub(super) classes: Vec<Option<usize>>,
     pub(super) num_classes: usize,
@@ -61,7 +61,7 @@ pub(super) struct Found {
 const GAP: f64 = 1e-6;
 /// Iterations between changes of the variables' scale.
 const ROUND: usize = 40;
-/// The uniform share of the weights, lowered from round to round. Rows that do not matter would go to zero, where `M` is singular, and
+/// The uniform share of the weights, lowered from round to round. RowWeights that do not matter would go to zero, where `M` is singular, and
 /// those that do matter in the end would take thousands of iterations to come back.
 const FLOORS: [f64; 4] = [1e-3, 1e-4, 1e-5, 1e-6];
 
@@ -69,15 +69,15 @@ impl Dual {
     pub(super) fn new(
         workload: Matrix,
         inverse: Option<Bidiagonal>,
-        rows: Rows,
+        rows: RowWeights,
         classes: Vec<Option<usize>>,
     ) -> Dual {
         let num_classes = classes.iter().flatten().max().map_or(0, |last| last + 1);
         // Weights of zero have no inverse.
         let inverse = inverse.filter(|_| classes.iter().all(Option::is_some));
         let n = workload.num_rows() as f64;
-        let gram =
-            (inverse.is_none() && rows == Rows::Uniform).then(|| scaled(gram(workload.view()), 1.0 / n));
+        let gram = (inverse.is_none() && rows == RowWeights::Uniform)
+            .then(|| scaled(gram(workload.view()), 1.0 / n));
         Dual { workload, gram, inverse, rows, classes, num_classes, floor: 0.0, best: None }
     }
 
@@ -91,7 +91,7 @@ impl Dual {
         max_iterations: usize,
         observe: &mut dyn FnMut(usize, f64) -> ControlFlow<()>,
     ) -> Result<Found> {
-        let free = if self.rows == Rows::Free { self.len() } else { 0 };
+        let free = if self.rows == RowWeights::Free { self.len() } else { 0 };
         let mut x = vec![0.0; self.num_classes + free];
         let (mut iterations, mut over, mut stalled, mut floor) = (0, false, true, 0.0);
         let mut floors = FLOORS.into_iter();
@@ -124,10 +124,9 @@ impl Dual {
                 best.set(self.best.as_ref().map_or(best.get(), |found| (found.loss, found.bound)));
                 value
             };
-            let mut hear = |progress: Progress| {
+            let mut hear = |progress: Iteration| {
                 let (loss, bound) = best.get();
-                over =
-                    loss <= bound * (1.0 + GAP) || observe(iterations + progress.iteration, loss).is_break();
+                over = loss <= bound * (1.0 + GAP) || observe(iterations + progress.number, loss).is_break();
                 if over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
             let found = minimize(&mut objective, vec![0.0; x.len()], settings, &mut hear);
@@ -156,9 +155,9 @@ impl Dual {
         let classes = mixture(&x[..self.num_classes], self.floor);
         let columns: Vec<f64> = self.classes.iter().map(|class| class.map_or(0.0, |l| classes[l])).collect();
         let rows = match self.rows {
-            Rows::Uniform => vec![1.0 / self.len() as f64; self.len()],
-            Rows::Free => mixture(&x[self.num_classes..], self.floor),
-            Rows::Mirrored => columns.iter().rev().copied().collect(),
+            RowWeights::Uniform => vec![1.0 / self.len() as f64; self.len()],
+            RowWeights::Free => mixture(&x[self.num_classes..], self.floor),
+            RowWeights::Mirrored => columns.iter().rev().copied().collect(),
         };
         (rows, columns, classes)
     }
@@ -166,11 +165,11 @@ impl Dual {
     /// Diagonals of `H` and `K`; that of `K` only for free rows.
     fn square_roots(&self, rows: &[f64], columns: &[f64]) -> Option<(Vec<f64>, Vec<f64>)> {
         if let Some(inverse) = &self.inverse {
-            return Some(inverse.square_roots(rows, columns, self.rows == Rows::Free));
+            return Some(inverse.square_roots(rows, columns, self.rows == RowWeights::Free));
         }
         let (values, vectors) = self.singular(rows, columns)?;
         let left = weighted_squares(&vectors, &values);
-        if self.rows != Rows::Free {
+        if self.rows != RowWeights::Free {
             return Some((left, Vec::new()));
         }
         // X Q = U Σ: the rows of K are those of UΣ weighted by 1/σ.
@@ -183,7 +182,7 @@ impl Dual {
     /// Singular values of `X` and its right singular vectors.
     fn singular(&self, rows: &[f64], columns: &[f64]) -> Option<(Vec<f64>, Matrix)> {
         let n = self.len();
-        if self.rows == Rows::Mirrored {
+        if self.rows == RowWeights::Mirrored {
             // Nothing is squared here: singular values are absolute eigenvalues.
             let root: Vec<f64> = columns.iter().map(|v| v.sqrt()).collect();
             let symmetric = Matrix::from_fn(n, n, |t, s| root[t] * self.workload[(n - 1 - t, s)] * root[s]);
@@ -219,7 +218,7 @@ impl Dual {
     }
 }
 
-impl Objective for Dual {
+impl Differentiable for Dual {
     /// `−ln ‖X‖_*` at logarithms of weights.
     fn evaluate(&mut self, x: &[f64], gradient: &mut [f64]) -> f64 {
         let (rows, columns, classes) = self.weights(x);
@@ -227,10 +226,10 @@ impl Objective for Dual {
         let norm: f64 = left.iter().sum();
         let mut sums = vec![0.0; self.num_classes];
         self.classes.iter().zip(&left).for_each(|(class, h)| class.iter().for_each(|l| sums[*l] += h));
-        let factor = if self.rows == Rows::Mirrored { 1.0 } else { 0.5 };
+        let factor = if self.rows == RowWeights::Mirrored { 1.0 } else { 0.5 };
         let (of_columns, of_rows) = gradient.split_at_mut(self.num_classes);
         mixture_gradient(of_columns, &classes, sums.iter().map(|sum| factor * sum / norm), self.floor);
-        if self.rows == Rows::Free {
+        if self.rows == RowWeights::Free {
             mixture_gradient(of_rows, &rows, right.iter().map(|sum| factor * sum / norm), self.floor);
         }
         // Squared sensitivity and error of M, before its diagonal is made one.
@@ -239,9 +238,9 @@ impl Objective for Dual {
         };
         let sensitivity_squared = worst(&sums, &classes);
         let error_squared = match self.rows {
-            Rows::Uniform => norm,
-            Rows::Free => worst(&right, &rows),
-            Rows::Mirrored => sensitivity_squared,
+            RowWeights::Uniform => norm,
+            RowWeights::Free => worst(&right, &rows),
+            RowWeights::Mirrored => sensitivity_squared,
         };
         let loss = (sensitivity_squared * error_squared).sqrt();
         if self.best.as_ref().is_none_or(|best| loss / norm < best.loss / best.bound) {
@@ -306,15 +305,15 @@ mod tests {
     }
 
     fn point(dual: &Dual) -> Vec<f64> {
-        let free = if dual.rows == Rows::Free { dual.len() } else { 0 };
+        let free = if dual.rows == RowWeights::Free { dual.len() } else { 0 };
         (0..dual.num_classes + free).map(|i| (1.7 * i as f64).sin()).collect()
     }
 
     #[test]
     fn gradients_are_those_of_the_nuclear_norm() {
-        for rows in [Rows::Uniform, Rows::Free, Rows::Mirrored] {
+        for rows in [RowWeights::Uniform, RowWeights::Free, RowWeights::Mirrored] {
             for inverse in [None, inverse(13)] {
-                for count in if rows == Rows::Mirrored { vec![13] } else { vec![13, 5] } {
+                for count in if rows == RowWeights::Mirrored { vec![13] } else { vec![13, 5] } {
                     let mut dual = Dual::new(prefix(13), inverse.clone(), rows, classes(13, count));
                     let x = point(&dual);
                     dual.floor = 0.1;
@@ -325,14 +324,14 @@ mod tests {
         }
         let mut gaps = classes(13, 5);
         gaps[11..].fill(None);
-        let mut dual = Dual::new(prefix(13), None, Rows::Uniform, gaps);
+        let mut dual = Dual::new(prefix(13), None, RowWeights::Uniform, gaps);
         let x = point(&dual);
         assert!(central_difference(&mut dual, &x, |_, _| ()) < 1e-6);
     }
 
     #[test]
     fn quadrature_and_eigenvalues_agree() {
-        for rows in [Rows::Uniform, Rows::Free, Rows::Mirrored] {
+        for rows in [RowWeights::Uniform, RowWeights::Free, RowWeights::Mirrored] {
             let [mut fast, mut slow] =
                 [inverse(200), None].map(|inverse| Dual::new(prefix(200), inverse, rows, classes(200, 200)));
             let x = point(&fast);

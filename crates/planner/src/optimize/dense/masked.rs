@@ -6,8 +6,8 @@
 //! orthonormal coordinates they are written in: this is the same as eliminating the constraints.
 
 use crate::error::Result;
-use crate::optimize::Progress;
-use crate::optimize::lbfgs::{Objective, Settings, minimize};
+use crate::optimize::Iteration;
+use crate::optimize::lbfgs::{Differentiable, Settings, minimize};
 use corrnoise_numerics::{Cholesky, Matrix, gram};
 use std::ops::ControlFlow;
 
@@ -80,9 +80,9 @@ impl Masked {
                 1e-6
             };
             let settings = Settings { memory: 20, max_iterations, gradient_tolerance: 1e-9, value_tolerance };
-            let mut hear = |progress: Progress| {
+            let mut hear = |progress: Iteration| {
                 let flow = observe(
-                    iterations + progress.iteration,
+                    iterations + progress.number,
                     (0.5 * progress.loss).exp() * participations.sqrt(),
                 );
                 stopped = flow.is_break();
@@ -137,7 +137,7 @@ impl Masked {
     }
 }
 
-impl Objective for Masked {
+impl Differentiable for Masked {
     /// `ln` of the power mean of the squared errors.
     fn evaluate(&mut self, x: &[f64], gradient: &mut [f64]) -> f64 {
         let n = self.workload.num_rows();

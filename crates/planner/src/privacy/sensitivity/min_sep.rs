@@ -1,7 +1,7 @@
 //! Any steps that are far enough apart: all patterns where they are few, else bounds.
 
 use super::sums::{best_separated_sum, early_and_often_of_few, early_and_often_squared};
-use super::{Kind, ROUNDING, Squared, largest, worst};
+use super::{Exactness, ROUNDING, Squared, largest, worst};
 use crate::error::Result;
 use crate::factorization::Factorization;
 use crate::factorization::gram::Gram;
@@ -23,12 +23,12 @@ impl Factorization {
         if let (true, Some(coefs)) = (self.is_plain(), self.few_coefs()?) {
             let envelope = non_increasing_envelope(&coefs);
             let squared = early_and_often_of_few(&envelope, n, separation, participations);
-            return Ok((squared, Kind::UpperBound, reason));
+            return Ok((squared, Exactness::UpperBound, reason));
         }
         if let (true, Some(coefs)) = (self.is_plain(), self.strategy_coefs()?) {
             let envelope = non_increasing_envelope(&coefs);
             let squared = early_and_often_squared(&envelope, separation, participations);
-            return Ok((squared, Kind::UpperBound, reason));
+            return Ok((squared, Exactness::UpperBound, reason));
         }
         self.check_size("min-sep sensitivity", QUADRATIC_LIMIT / 4, "n²")?;
         self.window_bound(separation, participations)
@@ -101,7 +101,11 @@ impl Factorization {
             }
         }
         let squared = best_separated_sum(&rows, separation, participations);
-        Ok((squared, Kind::UpperBound, "largest entry of the Gram matrix per window of one participation"))
+        Ok((
+            squared,
+            Exactness::UpperBound,
+            "largest entry of the Gram matrix per window of one participation",
+        ))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Patterns that can be listed: cycles from every step on, and sets of steps as given.
 
 use super::sums::Windows;
-use super::{Kind, ROUNDING, Squared, worst};
+use super::{Exactness, ROUNDING, Squared, worst};
 use crate::error::{Error, Result};
 use crate::factorization::Factorization;
 use crate::factorization::gram::Gram;
@@ -67,7 +67,7 @@ impl Factorization {
         let reason = "every pattern tried";
         if let Some([coef]) = self.few_coefs()?.as_deref() {
             let longest = patterns.iter().map(Vec::len).max().unwrap_or(0);
-            return Ok((longest as f64 * coef * coef, Kind::Exact, reason));
+            return Ok((longest as f64 * coef * coef, Exactness::Exact, reason));
         }
         let pairs = patterns.iter().map(|pattern| pattern.len() * (pattern.len() - 1) / 2).sum::<usize>();
         if pairs > MAX_PAIRS {

@@ -2,7 +2,7 @@
 
 /// For every step `s`: the sum of the values at `s, s + stride, …`, `width` of them or as many as there are.
 ///
-/// Members of a residue are cut into blocks of `width`; a window is the end of one block and the beginning of the next, so that nothing
+/// Members of a residue are cut into chunks of `width`; a window is the end of one chunk and the beginning of the next, so that nothing
 /// is subtracted and every sum keeps its digits. Two additions per value, whatever the width.
 pub(super) fn window_sums(values: &[f64], stride: usize, width: usize) -> Vec<f64> {
     let mut windows = Windows::default();
@@ -30,10 +30,10 @@ impl Windows {
 
 fn fill(begun: &mut [f64], sums: &mut [f64], stride: usize, width: usize) {
     let n = begun.len();
-    let block = stride.saturating_mul(width);
-    for start in (0..n).step_by(block) {
-        let end = start.saturating_add(block).min(n);
-        // From the beginning of the block to each step, and from each step to the end of the block.
+    let chunk = stride.saturating_mul(width);
+    for start in (0..n).step_by(chunk) {
+        let end = start.saturating_add(chunk).min(n);
+        // From the beginning of the chunk to each step, and from each step to the end of the chunk.
         for s in start + stride.min(end - start)..end {
             begun[s] += begun[s - stride];
         }
@@ -42,9 +42,9 @@ fn fill(begun: &mut [f64], sums: &mut [f64], stride: usize, width: usize) {
         }
     }
     let reach = (width - 1).saturating_mul(stride);
-    for start in (0..n).step_by(block) {
-        let next = start.saturating_add(block);
-        // Windows that begin after the block does and end in the next one, whole or cut where the values end.
+    for start in (0..n).step_by(chunk) {
+        let next = start.saturating_add(chunk);
+        // Windows that begin after the chunk does and end in the next one, whole or cut where the values end.
         let (from, to) = ((start + stride).min(next).min(n), next.min(n));
         let whole = n.saturating_sub(reach).clamp(from, to);
         for s in from..whole {
