@@ -130,6 +130,7 @@ mod pages {
                 std::alloc::handle_alloc_error(layout.expect("a list of secrets fits into memory"))
             };
             // A kernel that cannot exclude pages still runs: the secret is then as safe as on the heap.
+            // SAFETY: the advice is about the mapping that was just made, and does not change its content.
             let _ = unsafe { madvise(start, bytes, Advice::LinuxDontDump) };
             Pages { start: start.cast(), bytes }
         }

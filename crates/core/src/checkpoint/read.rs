@@ -277,7 +277,7 @@ impl Shape {
     }
 }
 
-/// The shape of the tensors, if they are exactly those that [`super::write`] makes for `info`.
+/// The shape of the tensors, if they are exactly those that [`super::write()`] makes for `info`.
 fn shape(metadata: &Metadata, info: &Info) -> Option<Shape> {
     let tensors = metadata.tensors();
     let state = tensors.get("state")?;
