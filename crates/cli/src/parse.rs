@@ -15,7 +15,7 @@ pub use corrnoise::planner::{SamplingSpec, StrategyChoice, StrategySpec};
 
 type Parsed<T> = std::result::Result<T, String>;
 
-/// What makes noise.
+/// The device that makes noise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     /// All cores, with the widest instructions that the machine has.

@@ -86,7 +86,7 @@ impl Dual {
         self.workload.nrows()
     }
 
-    /// From uniform weights.
+    /// Maximises the dual, starting from uniform weights.
     pub(super) fn maximize(
         &mut self,
         max_iterations: usize,
