@@ -7,7 +7,8 @@
 use corrnoise::planner::account::Budget;
 use corrnoise::planner::optimize::{Objective, Problem, blt, unobserved};
 use corrnoise::planner::{
-    Adjacency, Factorization, Goal, Participation, PrivacyUnit, Schedule, Strategy, Terms, Workload, calibrate,
+    Adjacency, Factorization, Goal, Participation, PrivacyUnit, Schedule, Strategy, Terms, Workload,
+    calibrate,
 };
 use corrnoise::{Key, Mechanism, Plan, Shard};
 use plotters::prelude::*;

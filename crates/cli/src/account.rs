@@ -50,7 +50,7 @@ pub(crate) struct AccountArgs {
     /// The probability that a unit takes part in a step (Poisson subsampling)
     #[arg(long, value_name = "P", value_parser = parse::number, allow_negative_numbers = true, requires = "steps")]
     pub sampling_prob: Option<f64>,
-    /// Steps, with --sampling-prob
+    /// Number of steps, with --sampling-prob
     #[arg(long, value_name = "N", value_parser = parse::count, allow_negative_numbers = true, requires = "sampling_prob")]
     pub steps: Option<u64>,
 }

@@ -11,12 +11,12 @@ use serde_json::json;
 #[command(after_help = "Example:
   corrnoise completions bash > /etc/bash_completion.d/corrnoise")]
 pub(crate) struct CompletionsArgs {
-    /// Which shell
+    /// The shell to complete for
     #[arg(value_name = "SHELL")]
     pub shell: clap_complete::Shell,
 }
 
-/// Prints the script.
+/// Prints the script that the shell reads.
 pub(crate) fn run(args: &CompletionsArgs, output: &mut Output<'_>) -> Result<Outcome> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "corrnoise", &mut script);

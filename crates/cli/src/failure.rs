@@ -7,9 +7,9 @@ use std::path::Path;
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// As it should.
+    /// The command ended as it should.
     Passed,
-    /// A check failed.
+    /// A check of the command failed.
     Failed,
 }
 

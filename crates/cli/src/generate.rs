@@ -30,7 +30,7 @@ use std::path::PathBuf;
   corrnoise generate --plan plan.json --steps 0..10 --coords 0..1000000 --key-file noise.key --out noise.npy
   corrnoise generate --plan plan.json --steps 0..10 --coords 0..1000 --key-file noise.key --iid --out z.npy")]
 pub(crate) struct GenerateArgs {
-    /// The plan
+    /// The plan whose noise is made
     #[arg(long, value_name = "FILE")]
     pub plan: PathBuf,
     /// The key as 64 hexadecimal digits. Other users of the machine can see a command line: for real runs use --key-file. Without a

@@ -38,7 +38,7 @@ pub(crate) struct InspectArgs {
     pub plan: Option<PathBuf>,
     #[arg(long, short = 's', value_name = "S", help = parse::strategy_help(), value_parser = parse::strategy, required_unless_present = "plan")]
     pub strategy: Option<StrategySpec>,
-    /// Number of steps
+    /// Number of training steps
     #[arg(long, short = 'n', value_name = "N", value_parser = parse::count, allow_negative_numbers = true, required_unless_present = "plan")]
     pub steps: Option<u64>,
     /// Who takes part when: single (the default), cyclic:B,K (one fixed step of each of K epochs of B steps, from any epoch on), minsep:B,K (at most K

@@ -91,7 +91,7 @@ fn leading_part(count: usize, entry: impl Fn(usize, usize) -> f64) -> Result<Low
     Ok(LowerTriangular::new(&rows)?)
 }
 
-/// Column 0.
+/// Column 0 of the matrix.
 pub fn first_column(matrix: &LowerTriangular) -> Vec<f64> {
     (0..matrix.len()).map(|t| matrix.get(t, 0)).collect()
 }

@@ -19,7 +19,7 @@ pub enum Error {
     /// A plan that says something else than what its numbers give.
     #[error("the plan's claim does not hold: it states {what} {stated}, but its numbers give {computed}")]
     Disagreement {
-        /// Which statement.
+        /// The statement that does not hold.
         what: String,
         /// As written in the plan.
         stated: String,
@@ -41,9 +41,9 @@ pub enum Error {
     /// A number that its own bounds refute: a defect of this library, reported in place of a wrong answer.
     #[error("internal error: {what}; expected {expected}. Please report this")]
     Internal {
-        /// Which number.
+        /// The number that its bounds refute.
         what: String,
-        /// The bounds.
+        /// The bounds that it has to lie in.
         expected: String,
     },
     /// What the engine says: it refused the form, or a number here lies outside its domain

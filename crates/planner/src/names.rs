@@ -46,7 +46,7 @@ pub fn workload(text: &str) -> Result<Workload> {
     }
 }
 
-/// `zero-out` or `replace-one`.
+/// Reads `zero-out` or `replace-one`.
 pub fn adjacency(text: &str) -> Result<Adjacency> {
     match text {
         "zero-out" => Ok(Adjacency::ZeroOut),
@@ -55,7 +55,7 @@ pub fn adjacency(text: &str) -> Result<Adjacency> {
     }
 }
 
-/// `max` or `rms`.
+/// Reads `max` or `rms`.
 pub fn objective(text: &str) -> Result<Objective> {
     match text {
         "max" => Ok(Objective::Max),
@@ -75,7 +75,7 @@ pub fn objective_name(objective: Objective) -> &'static str {
 /// The names that [`unit`] reads.
 pub const UNITS: [&str; 2] = ["example", "user"];
 
-/// `example` or `user`.
+/// Reads `example` or `user`.
 pub fn unit(text: &str) -> Result<PrivacyUnit> {
     match text {
         "example" => Ok(PrivacyUnit::Example),
@@ -97,7 +97,7 @@ pub fn setting(text: &str) -> Result<SettingName> {
     }
 }
 
-/// A finite number.
+/// Reads a finite number.
 pub fn number(text: &str) -> Result<f64> {
     match text.trim().parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),

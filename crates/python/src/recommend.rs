@@ -59,7 +59,7 @@ impl Candidate {
 pub(crate) struct Recommendation {
     /// The candidates by error, least first.
     candidates: Vec<Py<Candidate>>,
-    /// The recommended candidate.
+    /// The candidate that is recommended.
     best: Py<Candidate>,
     /// Why it is recommended, in a sentence.
     reason: String,

@@ -29,10 +29,10 @@ pub(crate) struct BenchArgs {
     /// Parameters of the model
     #[arg(long, value_name = "M", value_parser = parse::count, allow_negative_numbers = true, conflicts_with = "preset")]
     pub params: Option<u64>,
-    /// A known model
+    /// A model whose step costs are known
     #[arg(long, value_name = "NAME")]
     pub preset: Option<Preset>,
-    /// Examples per step
+    /// Examples in a step
     #[arg(long, value_name = "B", default_value = "1000", value_parser = parse::count, allow_negative_numbers = true)]
     pub batch: u64,
     /// Tokens per example; the preset's own by default, else 1

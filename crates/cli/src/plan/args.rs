@@ -22,7 +22,7 @@ use std::path::PathBuf;
   corrnoise plan --participation minsep:400,5 --steps 2000 --mu 1 --strategy blt:4 --out plan.json
   corrnoise plan --dataset-size 50000 --batch-size 500 --steps 1000 --noise-multiplier 1.1 --strategy identity --sampling poisson")]
 pub(crate) struct PlanArgs {
-    /// Number of steps
+    /// Number of training steps
     #[arg(long, short = 'n', value_name = "N", value_parser = parse::count, allow_negative_numbers = true)]
     pub steps: Option<u64>,
     /// Passes over the dataset, for E · ⌈dataset / batch⌉ steps; 2.5 is allowed

@@ -94,12 +94,12 @@ impl Factorization {
         Ok(Factorization { divisors, ..self })
     }
 
-    /// The strategy.
+    /// The strategy, of any number of steps.
     pub fn strategy(&self) -> &Strategy {
         &self.strategy
     }
 
-    /// Steps.
+    /// The number of steps.
     pub fn num_steps(&self) -> usize {
         self.num_steps
     }

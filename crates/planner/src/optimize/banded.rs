@@ -148,7 +148,7 @@ fn selected_inverse(factor: &Band<Dual>) -> Band<Dual> {
 struct Setting {
     n: usize,
     bands: usize,
-    /// Coefficients of `A⁻¹`.
+    /// The coefficients of `A⁻¹`.
     inverse: Vec<f64>,
     /// The best Toeplitz strategy, from which the search starts.
     first: Vec<f64>,

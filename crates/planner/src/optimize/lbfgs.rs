@@ -25,7 +25,7 @@ impl<F: FnMut(&[f64], &mut [f64]) -> f64> Differentiable for F {
 pub struct Settings {
     /// Pairs of steps and gradients kept.
     pub memory: usize,
-    /// Iterations at most.
+    /// The most iterations that are made.
     pub max_iterations: usize,
     /// Stops when the largest gradient entry is below this.
     pub gradient_tolerance: f64,
@@ -42,11 +42,11 @@ impl Default for Settings {
 /// Where the search ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Minimum {
-    /// The point.
+    /// The point where the search ended.
     pub x: Vec<f64>,
-    /// Its value.
+    /// The function's value at that point.
     pub value: f64,
-    /// Iterations.
+    /// How many iterations were made.
     pub iterations: usize,
     /// Evaluations of the function.
     pub evaluations: usize,

@@ -25,7 +25,7 @@ pub enum Objective {
     /// The largest error of any released value.
     #[default]
     Max,
-    /// The root-mean-square error.
+    /// The root-mean-square error of all released values.
     Rms,
 }
 
@@ -34,13 +34,13 @@ const NUCLEAR: &str = "the nuclear norm of the workload over √(steps · patter
 /// What to optimise for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
-    /// Steps.
+    /// The number of steps.
     pub num_steps: usize,
-    /// What is released.
+    /// The workload that is released.
     pub workload: Workload,
     /// Who takes part when.
     pub participation: Participation,
-    /// Which loss.
+    /// Which loss is made small.
     pub objective: Objective,
 }
 
@@ -96,7 +96,7 @@ impl Problem {
 /// What a long run reports after each iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Iteration {
-    /// Iterations so far.
+    /// How many iterations were made so far.
     pub number: usize,
     /// At most this many.
     pub limit: usize,
@@ -158,11 +158,11 @@ pub struct Optimum {
     pub exactness: Exactness,
     /// No strategy goes below this.
     pub lower_bound: f64,
-    /// Why.
+    /// Why no strategy goes below it.
     pub bound_reason: &'static str,
     /// Iterations of the optimiser.
     pub iterations: usize,
-    /// Wall time.
+    /// Wall time of the optimisation.
     pub time: Duration,
 }
 

@@ -12,14 +12,14 @@ use crate::privacy::schedule::Schedule;
 use crate::utility::workload::Workload;
 use corrnoise_core::{Plan, Sampling};
 
-/// How much privacy.
+/// How much privacy a plan is to have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
     /// (ε, δ), with amplification where the schedule has it.
     Budget(Budget),
     /// μ-GDP of the whole run, stated as ε at δ too.
     GdpMu {
-        /// μ above 0.
+        /// μ, which is above 0.
         gdp_mu: f64,
         /// δ of the claim.
         delta: f64,
@@ -27,7 +27,7 @@ pub enum Goal {
     /// Standard deviation over clip norm times sensitivity. Under Poisson sampling it is that of one round, as users of DP-SGD mean it:
     /// over clip norm times the largest column norm.
     NoiseMultiplier {
-        /// Above 0.
+        /// The noise multiplier, above 0.
         noise_multiplier: f64,
         /// δ of the claim.
         delta: f64,

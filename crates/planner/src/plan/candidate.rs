@@ -31,7 +31,7 @@ pub struct Candidate {
     pub state_bytes: u64,
     /// What the engine holds per parameter: the state, and for some rings rows made ahead.
     pub engine_bytes: u64,
-    /// Work per step.
+    /// The work of one step.
     pub cost: Cost,
 }
 
@@ -126,7 +126,7 @@ pub(super) fn sampled(sampling: Option<SamplingSpec>) -> &'static str {
 }
 
 impl Recommendation {
-    /// The recommended candidate.
+    /// The candidate that is recommended.
     pub fn recommended(&self) -> &Candidate {
         &self.candidates[self.best]
     }

@@ -87,7 +87,7 @@ pub enum OptionError {
     OnlyFederated {
         /// The option that was given.
         option: OptionName,
-        /// Its value.
+        /// The value that was given.
         value: u64,
     },
     /// A sampling scheme for the comparison of all strategies, which chooses its own.

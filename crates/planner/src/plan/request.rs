@@ -73,13 +73,13 @@ pub struct Request {
     pub noise_multiplier: Option<f64>,
     /// Largest norm of what one unit contributes to a step.
     pub clip_norm: f64,
-    /// Neighbouring datasets.
+    /// Which datasets are neighbours.
     pub adjacency: Adjacency,
     /// Whose privacy is protected.
     pub unit: PrivacyUnit,
-    /// What is released.
+    /// The workload that is released.
     pub workload: Workload,
-    /// Which error counts.
+    /// Which error of the released values counts.
     pub objective: Objective,
     /// Memory for noise per parameter, at most: of what the engine holds.
     pub max_state_bytes: Option<u64>,
@@ -87,7 +87,7 @@ pub struct Request {
     pub strategy: StrategyChoice,
     /// How one strategy's batches are drawn from one dataset; cyclic by default.
     pub sampling: Option<SamplingSpec>,
-    /// ChaCha rounds.
+    /// Rounds of ChaCha per block.
     pub rounds: Rounds,
 }
 

@@ -21,23 +21,23 @@ const VERSION: u32 = 2;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Certificate {
-    /// Of the format.
+    /// Version of the certificate's format.
     pub version: u32,
     /// Of the library that wrote it.
     pub planner: String,
     /// The strategy, as read from the form.
     pub strategy: String,
-    /// What is released.
+    /// The workload that is released.
     pub workload: Workload,
     /// Who takes part when; under a sampling scheme, what it implies.
     pub participation: Participation,
-    /// Neighbouring datasets.
+    /// Which datasets are neighbours.
     pub adjacency: Adjacency,
-    /// Whose privacy.
+    /// Whose privacy is protected.
     pub privacy_unit: PrivacyUnit,
     /// Largest norm of one unit's contribution to a step.
     pub clip_norm: f64,
-    /// The guarantee.
+    /// The guarantee and its assumptions.
     pub claim: Claim,
     /// What the noise does to the released values; absent where that takes too long to compute.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -37,7 +37,7 @@ pub enum PrivacyUnit {
 pub struct Terms {
     /// Who takes part when.
     pub schedule: Schedule,
-    /// Neighbouring datasets.
+    /// Which datasets are neighbours.
     pub adjacency: Adjacency,
     /// Whose privacy is protected.
     pub unit: PrivacyUnit,
@@ -55,13 +55,13 @@ pub enum Method {
     Amplified,
 }
 
-/// A privacy claim.
+/// A privacy claim of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// ε at `delta`.
+    /// The ε of the claim, at `delta`.
     pub epsilon: f64,
-    /// δ.
+    /// The δ of the claim.
     pub delta: f64,
     /// The part of δ that the end of the noise's tail takes.
     pub tail_delta: f64,
@@ -88,7 +88,7 @@ pub struct Claim {
 pub struct Amplified {
     /// `stddev / (clip_norm · ‖C‖_col)`.
     pub noise_multiplier: f64,
-    /// Per round.
+    /// The probability of every round.
     pub sampling_prob: f64,
     /// Times that a unit may be sampled.
     pub num_rounds: u64,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub enum Participation {
     /// At most one step: a stream.
     Single,
-    /// Every step.
+    /// A unit takes part in every step.
     Full,
     /// One fixed step of each epoch of `separation` steps, from any epoch on: `(l, l + b, l + 2b, …)` for any step `l`, at most
     /// `max_participations` of them.
@@ -21,7 +21,7 @@ pub enum Participation {
     },
     /// Any steps that are at least `min_sep` apart, at most `max_participations` of them.
     MinSep {
-        /// At least 1.
+        /// Steps between two participations, at least 1.
         min_sep: usize,
         /// At most this often.
         max_participations: usize,

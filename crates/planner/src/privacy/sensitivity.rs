@@ -18,7 +18,7 @@ use sums::{
     best_cyclic_sum, best_separated_sum, early_and_often_of_few, early_and_often_squared, orthogonal_sum,
 };
 
-/// Neighbouring datasets.
+/// Which datasets are neighbours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Adjacency {
@@ -33,7 +33,7 @@ pub enum Adjacency {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exactness {
-    /// The true value.
+    /// The value is the true one.
     Exact,
     /// No less than the true value.
     UpperBound,
@@ -42,11 +42,11 @@ pub enum Exactness {
 /// A sensitivity for clip norm 1, and how it is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sensitivity {
-    /// The value.
+    /// The value for clip norm 1.
     pub value: f64,
     /// Exact or an upper bound.
     pub exactness: Exactness,
-    /// Why.
+    /// Why the value is known.
     pub reason: &'static str,
 }
 

@@ -36,27 +36,27 @@ pub enum Strategy {
     Identity,
     /// Independent noise on every released value: `C = A`.
     Output(Workload),
-    /// `c_t = decay^t`.
+    /// Powers of one number: `c_t = decay^t`.
     OneParameter {
-        /// In [0, 1).
+        /// The number, in [0, 1).
         decay: f64,
     },
     /// The square root of a Toeplitz workload.
     SquareRoot(Workload),
     /// The square root of the prefix sums, damped: `c_t (1 − damping)^t`.
     Damped {
-        /// In [0, 1).
+        /// The damping, in [0, 1).
         damping: f64,
     },
     /// Toeplitz with these coefficients, zero beyond them.
     Toeplitz(Vec<f64>),
     /// Row `t` as `[C[t,t], C[t,t−1], …]`, one row per step.
     Banded(Vec<Vec<f64>>),
-    /// Buffered linear Toeplitz.
+    /// A buffered linear Toeplitz matrix.
     Blt(Blt),
-    /// Any lower-triangular matrix.
+    /// Any lower-triangular matrix, written out.
     Dense(LowerTriangular),
-    /// Tree aggregation.
+    /// Tree aggregation with this estimator.
     Tree(Estimator),
     /// `C⁻¹` is Toeplitz with these coefficients, zero beyond them.
     BandedInverse(Vec<f64>),

@@ -43,10 +43,10 @@ pub enum StrategySpec {
 /// A strategy by name, or the best of all.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum StrategyChoice {
-    /// All are compared.
+    /// All strategies are compared.
     #[default]
     Auto,
-    /// This one.
+    /// This strategy alone is planned.
     One(StrategySpec),
 }
 

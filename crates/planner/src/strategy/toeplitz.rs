@@ -6,7 +6,7 @@ use crate::error::{Error, Result, check_finite};
 use crate::utility::workload::Workload;
 
 impl Strategy {
-    /// `c_t = decay^t`.
+    /// Powers of one number: `c_t = decay^t`.
     pub fn one_parameter(decay: f64) -> Result<Strategy> {
         in_unit_interval("decay", decay)?;
         Ok(Strategy::OneParameter { decay })

@@ -7,7 +7,7 @@ use crate::factorization::lower_triangular::LowerTriangular;
 use crate::strategy::series;
 use serde::{Deserialize, Serialize};
 
-/// A lower-triangular workload.
+/// A lower-triangular workload matrix `A`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Workload {
@@ -29,14 +29,14 @@ pub enum Workload {
     Toeplitz(Vec<f64>),
     /// A workload whose rows or columns are multiplied: a learning rate per step scales the columns.
     Scaled {
-        /// What is scaled.
+        /// The workload that is scaled.
         base: Box<Workload>,
         /// One factor per row; empty for none.
         rows: Vec<f64>,
         /// One factor per column; empty for none.
         columns: Vec<f64>,
     },
-    /// Any lower-triangular matrix.
+    /// Any lower-triangular matrix, written out.
     Dense(LowerTriangular),
 }
 
@@ -69,7 +69,7 @@ impl Workload {
         Ok(Workload::Momentum { beta, weight_decay })
     }
 
-    /// Nesterov's momentum.
+    /// The workload of Nesterov's momentum.
     pub fn nesterov(beta: f64) -> Result<Workload> {
         fraction("momentum", beta)?;
         Ok(Workload::Nesterov { beta })
@@ -131,7 +131,7 @@ impl Workload {
         }
     }
 
-    /// The matrix itself.
+    /// The matrix `A` itself.
     pub fn matrix(&self, n: usize) -> Result<LowerTriangular> {
         Ok(match self {
             Workload::Dense(matrix) if matrix.len() == n => matrix.clone(),

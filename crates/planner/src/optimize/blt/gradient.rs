@@ -295,7 +295,7 @@ impl<const D: usize> Run<D> {
         run
     }
 
-    /// `C⁻¹·values` in place.
+    /// Replaces the values by `C⁻¹·values`.
     fn solve<'a>(&self, values: impl Iterator<Item = &'a mut f64>) {
         let mut memory = [0.0; D];
         for value in values {

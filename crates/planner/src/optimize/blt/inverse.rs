@@ -5,15 +5,15 @@ use crate::strategy::blt::{Decay, Pole, Root};
 
 /// What the closed form of the error needs of `C⁻¹`.
 pub(super) struct Inverse {
-    /// κ.
+    /// κ, the sum of all coefficients of `C⁻¹`.
     pub(super) floor: f64,
     /// α̃, λ̃ and `β = α̃/(1 − λ̃)`.
     pub(super) scale: [f64; MAX_BUFFERS],
     pub(super) decay: [Decay; MAX_BUFFERS],
     pub(super) weight: [f64; MAX_BUFFERS],
-    /// `λ̃ᵢ − λⱼ`.
+    /// The distances of decays, `λ̃ᵢ − λⱼ`.
     pub(super) distance: [[f64; MAX_BUFFERS]; MAX_BUFFERS],
-    /// `Σⱼ αⱼ/Dᵢⱼ³`.
+    /// The sums over cubed distances, `Σⱼ αⱼ/Dᵢⱼ³`.
     pub(super) cubes: [f64; MAX_BUFFERS],
 }
 

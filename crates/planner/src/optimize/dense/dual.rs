@@ -85,7 +85,7 @@ impl Dual {
         self.workload.num_rows()
     }
 
-    /// From uniform weights.
+    /// Maximises the dual, starting from uniform weights.
     pub(super) fn maximize(
         &mut self,
         max_iterations: usize,

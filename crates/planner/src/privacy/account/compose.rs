@@ -331,7 +331,7 @@ pub(super) struct Term {
 }
 
 impl Term {
-    /// Chernoff's bound alone.
+    /// A term with Chernoff's bound alone.
     fn bound() -> Term {
         Term { theta: 0.0, ln_scale: 0.0, step: 0.0, values: Vec::new(), rest: 1.0 }
     }

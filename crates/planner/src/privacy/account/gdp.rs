@@ -15,10 +15,10 @@ use super::normal::{LN_SQRT_TAU, density, mills, upper};
 use crate::error::{Error, Result, check_finite};
 use std::f64::consts::LN_2;
 
-/// A privacy budget.
+/// A privacy budget (ε, δ).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
-    /// ε ≥ 0.
+    /// ε, which is at least 0.
     pub epsilon: f64,
     /// δ in (0, 1).
     pub delta: f64,

@@ -17,11 +17,11 @@ pub(super) enum Direction {
     Add,
 }
 
-/// One step.
+/// One step of the subsampled mechanism.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) sigma: f64,
-    /// In (0, 1).
+    /// The sampling probability, in (0, 1).
     pub(super) p: f64,
 }
 
@@ -119,7 +119,7 @@ impl Step {
     }
 }
 
-/// `ln(e^a + e^b)`.
+/// The sum `ln(e^a + e^b)`.
 fn ln_sum(a: f64, b: f64) -> f64 {
     let (small, large) = if a < b { (a, b) } else { (b, a) };
     if small == f64::NEG_INFINITY { large } else { large + (small - large).exp().ln_1p() }
@@ -127,7 +127,7 @@ fn ln_sum(a: f64, b: f64) -> f64 {
 
 /// Atoms of one step's loss: the logarithm of the ratio of the distribution that makes outputs to the other one.
 pub(super) struct Losses {
-    /// Ascending.
+    /// The losses in ascending order.
     pub(super) loss: Vec<f64>,
     /// The logarithm of the mass under the other distribution.
     ln_mass: Vec<f64>,

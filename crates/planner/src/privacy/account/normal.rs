@@ -6,7 +6,7 @@
 use libm::erfc;
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
-/// `ln √(2π)`.
+/// The constant `ln √(2π)`.
 pub(crate) const LN_SQRT_TAU: f64 = 0.918_938_533_204_672_8;
 
 /// From here on the continued fraction converges in [`DEPTH`] terms; below, `erfc` and `exp` are exact enough as they are.
@@ -23,12 +23,12 @@ pub(crate) fn mills(x: f64) -> f64 {
     1.0 / (1..=DEPTH).rev().fold(x, |rest, k| x + f64::from(k) / rest)
 }
 
-/// `ln Φ(−x)`.
+/// The log of the upper tail, `ln Φ(−x)`.
 pub(crate) fn ln_upper(x: f64) -> f64 {
     if x >= 0.0 { -0.5 * x * x - LN_SQRT_TAU + mills(x).ln() } else { (-upper(-x)).ln_1p() }
 }
 
-/// `Φ(−x)`.
+/// The upper tail, `Φ(−x)`.
 pub(crate) fn upper(x: f64) -> f64 {
     0.5 * erfc(x * FRAC_1_SQRT_2)
 }
@@ -39,7 +39,7 @@ pub(crate) fn quantile_above(ln_tail: f64) -> f64 {
     (-2.0 * (ln_tail + std::f64::consts::LN_2)).max(0.0).sqrt()
 }
 
-/// `φ(x)`.
+/// The density of the standard normal, `φ(x)`.
 pub(crate) fn density(x: f64) -> f64 {
     (-0.5 * x * x - LN_SQRT_TAU).exp()
 }

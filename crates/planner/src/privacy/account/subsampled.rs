@@ -17,7 +17,7 @@ pub struct Subsampled {
     pub noise_multiplier: f64,
     /// The probability that a unit takes part in a step.
     pub sampling_prob: f64,
-    /// Steps.
+    /// The number of steps.
     pub num_steps: u64,
 }
 
@@ -28,9 +28,9 @@ pub(super) struct Slack {
     pub(super) absolute: f64,
 }
 
-/// For claims.
+/// The slack that claims are computed with.
 pub(super) const FINE: Slack = Slack { share: 2e-5, absolute: 2e-8 };
-/// For searches.
+/// The slack that searches are made with.
 pub(super) const COARSE: Slack = Slack { share: 1e-4, absolute: 1e-6 };
 
 /// The share of δ that outputs beyond the last cell may take (logarithm).
@@ -207,7 +207,7 @@ impl Subsampled {
         sure
     }
 
-    /// δ at ε.
+    /// The logarithm of δ at ε.
     fn composed_ln_delta(&self, direction: Direction, epsilon: f64) -> f64 {
         let (step, ends) = self.cells(-30.0);
         let mut best = self.steps(&step.losses(&ends, direction)).chernoff_ln_delta(epsilon);

@@ -22,7 +22,7 @@ impl Decay {
         Decay { value: self.value * other.value, complement }
     }
 
-    /// `ln |λ|`.
+    /// The logarithm `ln |λ|`.
     fn log(self) -> f64 {
         if self.value > 0.5 { (-self.complement).ln_1p() } else { self.value.abs().ln() }
     }
