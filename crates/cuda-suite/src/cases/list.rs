@@ -294,14 +294,21 @@ fn rows_of_incarnations() -> Result<Vec<Row>> {
     rows.into_iter().map(|(family, incarnation, index)| Row::new(family, incarnation, index)).collect()
 }
 
-/// A schedule whose steps belong to incarnations of all numbers: the device finds each one's key.
-fn scheduled_incarnations(runs: Runs) -> Result<Case> {
+/// A schedule whose steps belong to the incarnations of these rows: the device finds each one's key.
+fn scheduled(name: &'static str, runs: Runs, rows: Vec<Row>, keys: Arc<Vec<RunKey>>) -> Result<Case> {
     let plan = Plan::new(8, runs.form(3)?, 0.75)?;
     let named = |(t, row)| Ok(Lowered::of(&plan, t)?.with_row(row));
-    let steps: Vec<_> = (0..).zip(rows_of_incarnations()?).map(named).collect::<Result<_>>()?;
+    let steps: Vec<_> = (0..).zip(rows).map(named).collect::<Result<_>>()?;
     let actions = vec![Action::Replay { launches: steps.len(), steps, onto: Onto::Zero }];
-    let (keys, segments) = (many_keys(), vec![1..400]);
-    Ok(Case { name: "scheduled incarnations", plan, keys, segments, shifts: vec![3], actions })
+    Ok(Case { name, plan, keys, segments: vec![1..400], shifts: vec![3], actions })
+}
+
+/// Hundreds of incarnations: what a backend costs grows with their number.
+fn scheduled_incarnations(runs: Runs) -> Result<Case> {
+    let incarnations = [0, 7, 8, 255, 256, 0x155, 0x1aa, 0x1ff];
+    let rows = (5..).zip(incarnations).map(|(index, incarnation)| Row::new(Family::Step, incarnation, index));
+    let keys = Arc::new((0..0x200).map(key).collect());
+    scheduled("scheduled incarnations", runs, rows.collect::<Result<_>>()?, keys)
 }
 
 /// Terms of 65,535 incarnations and of every family.
@@ -336,5 +343,10 @@ pub fn deep(module: &str) -> Result<Vec<Case>> {
     let segments = vec![0..1 << 20, (1 << 20) + 5 * TILE + 1..2 << 20];
     let actions = one_by_one(steps, onto);
     let deep = Case { name: "deep", plan, keys: few_keys(), segments, shifts: vec![0, 1], actions };
-    Ok(vec![rare::last_bits(runs)?, rare::extensions(runs)?, rare::many_tails(runs)?, deep])
+    let mut cases = vec![rare::last_bits(runs)?, rare::extensions(runs)?, rare::many_tails(runs)?, deep];
+    // A regenerated sum has its incarnations among the small cases.
+    if runs != Runs::Regenerate {
+        cases.push(scheduled("all scheduled incarnations", runs, rows_of_incarnations()?, many_keys())?);
+    }
+    Ok(cases)
 }

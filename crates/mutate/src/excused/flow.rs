@@ -219,8 +219,8 @@ pub(super) fn past_the_tiles(change: &Change<'_>) -> bool {
 
 /// Whether a launch has a schedule, where only the source of its key depends on it.
 ///
-/// The key comes from memory if the launch has a schedule and is live. The host puts `keys[life of the row]` into a launch by value, and
-/// the same keys are in memory, where the row's name finds them by the same life: such a launch may read either, and it is always
+/// The key comes from memory if the launch has a schedule and is live. The host puts `keys[incarnation of the row]` into a launch by value, and
+/// the same keys are in memory, where the row's name finds them by the same incarnation: such a launch may read either, and it is always
 /// live. It is never part of a captured graph, which could outlive the keys in memory: steps by value are refused on a stream that is
 /// captured. So a test that takes every launch for a scheduled one changes nothing. One that takes a scheduled launch for a step by
 /// value is noticed, since its key is zero; so is one that forgets whether the launch is live.
