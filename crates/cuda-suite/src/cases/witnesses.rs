@@ -1,7 +1,8 @@
 //! Blocks of the keystream whose radius words are small (one thread in 8192 has one) or whose words are at a limit that is
-//! compared with (one in 2³²): cases go where they are.
+//! compared with (one in 2³²), and tiles where mistakes in the last bit of a normal show: cases go where they are.
 //!
-//! Found by search, with ChaCha8, the key of life 0 and row 0; the tests below make them again.
+//! Found by search, with ChaCha8, the key of life 0 and row 0 unless said otherwise; the tests below, and those of `mistakes`, make
+//! them again.
 
 use corrnoise::chacha::ChaCha;
 use corrnoise::{Family, Result, Rounds, Row, RunKey};
