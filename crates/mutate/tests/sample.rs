@@ -91,8 +91,9 @@ fn lower_name(module: &Module) -> String {
     let limit = |setp: &&Instruction| setp.opcode == "setp.gt.u32" && setp.operands[2] == "65535";
     // The first limit is that of the smallest word; the second stands behind the tail block.
     let second = kernel.instructions.iter().filter(limit).nth(1).expect("a limit").line;
-    let before = kernel.instructions.iter().filter(|other| other.line < second);
-    before.filter(|cvt| cvt.opcode == "cvt.u32.u64").last().expect("the lower word").operands[0].clone()
+    let mut before = kernel.instructions.iter().rev().skip_while(|other| other.line >= second);
+    let lower = before.find(|cvt| cvt.opcode == "cvt.u32.u64").expect("the lower word");
+    lower.operands[0].clone()
 }
 
 /// Mistakes that an earlier set of tests let pass.
