@@ -2,6 +2,7 @@
 
 use crate::matrix::{Matrix, View, ViewMut};
 use crate::product::{Part, add_product};
+use crate::vector::add_columns;
 
 /// Columns that are worked on one by one.
 const FEW: usize = 16;
@@ -55,17 +56,18 @@ fn factor(mut matrix: ViewMut<'_>) -> bool {
 
 fn factor_few(mut matrix: ViewMut<'_>) -> bool {
     for s in 0..matrix.columns {
-        for r in 0..s {
-            let weight = matrix.get(s, r);
-            let (done, column) = matrix.two_columns(r, s);
-            column[s..].iter_mut().zip(&done[s..]).for_each(|(entry, done)| *entry -= weight * done);
+        let weights: [f64; FEW] = std::array::from_fn(|r| if r < s { -matrix.get(s, r) } else { 0.0 });
+        let (done, mut rest) = matrix.split(s);
+        let column = &mut rest.column_mut(0)[s..];
+        if s > 0 {
+            add_columns(&done.entries[s..], done.stride, &weights[..s], column);
         }
-        let pivot = matrix.get(s, s).sqrt();
+        let pivot = column[0].sqrt();
         // Not a number either.
         if !(pivot > 0.0 && pivot.is_finite()) {
             return false;
         }
-        matrix.column_mut(s)[s..].iter_mut().for_each(|entry| *entry /= pivot);
+        column.iter_mut().for_each(|entry| *entry /= pivot);
     }
     true
 }
@@ -83,13 +85,12 @@ fn divide_by_transpose(lower: View<'_>, mut matrix: ViewMut<'_>) {
         return divide_by_transpose(lower.block(half..n, half..n), right);
     }
     for s in 0..n {
-        for r in 0..s {
-            let weight = lower.get(s, r);
-            let (done, column) = matrix.two_columns(r, s);
-            column.iter_mut().zip(done).for_each(|(entry, done)| *entry -= weight * *done);
-        }
+        let weights: [f64; FEW] = std::array::from_fn(|r| if r < s { -lower.get(s, r) } else { 0.0 });
+        let (done, mut rest) = matrix.split(s);
+        let column = rest.column_mut(0);
+        add_columns(done.entries, done.stride, &weights[..s], column);
         let inverse = 1.0 / lower.get(s, s);
-        matrix.column_mut(s).iter_mut().for_each(|entry| *entry *= inverse);
+        column.iter_mut().for_each(|entry| *entry *= inverse);
     }
 }
 
@@ -106,13 +107,14 @@ fn divide_by_lower(lower: View<'_>, mut matrix: ViewMut<'_>) {
         return divide_by_lower(lower.block(0..half, 0..half), left);
     }
     for s in (0..n).rev() {
+        let count = n - 1 - s;
+        let weights: [f64; FEW] =
+            std::array::from_fn(|r| if r < count { -lower.get(s + 1 + r, s) } else { 0.0 });
+        let (mut rest, done) = matrix.split(s + 1);
+        let column = rest.column_mut(s);
+        add_columns(done.entries, done.stride, &weights[..count], column);
         let inverse = 1.0 / lower.get(s, s);
-        matrix.column_mut(s).iter_mut().for_each(|entry| *entry *= inverse);
-        for r in 0..s {
-            let weight = lower.get(s, r);
-            let (column, done) = matrix.two_columns(r, s);
-            column.iter_mut().zip(done).for_each(|(entry, done)| *entry -= weight * *done);
-        }
+        column.iter_mut().for_each(|entry| *entry *= inverse);
     }
 }
 

@@ -47,11 +47,12 @@ pub(crate) fn add_product<T: Number>(
     right: View<'_, T>,
     part: Part,
 ) {
-    add_product_with(T::kernel(), out, scale, left, right, part);
+    T::with_scratch(|scratch| add_product_with(T::kernel(), scratch, out, scale, left, right, part));
 }
 
 fn add_product_with<T: Number>(
     kernel: Kernel<T>,
+    scratch: &mut Vec<T>,
     mut out: ViewMut<'_, T>,
     scale: T,
     left: View<'_, T>,
@@ -61,26 +62,30 @@ fn add_product_with<T: Number>(
     assert!(left.columns == right.rows && out.rows == left.rows && out.columns == right.columns);
     let padded = |size: usize, most: usize, tile: usize| size.min(most).next_multiple_of(tile);
     let depth = left.columns.min(DEPTH);
-    let mut packed_left = vec![T::default(); padded(out.rows, ROWS, kernel.rows) * depth];
-    let mut packed_right = vec![T::default(); padded(out.columns, COLUMNS, kernel.columns) * depth];
+    let left_size = padded(out.rows, ROWS, kernel.rows) * depth;
+    let right_size = padded(out.columns, COLUMNS, kernel.columns) * depth;
+    if scratch.len() < left_size + right_size {
+        scratch.resize(left_size + right_size, T::default());
+    }
+    let (packed_left, packed_right) = scratch.split_at_mut(left_size);
     for s in (0..out.columns).step_by(COLUMNS) {
         let columns = s..(s + COLUMNS).min(out.columns);
         for p in (0..left.columns).step_by(DEPTH) {
             let run = p..(p + DEPTH).min(left.columns);
-            pack(right.block(run.clone(), columns.clone()).transposed(), kernel.columns, &mut packed_right);
+            pack(right.block(run.clone(), columns.clone()).transposed(), kernel.columns, packed_right);
             for t in (0..out.rows).step_by(ROWS) {
                 let rows = t..(t + ROWS).min(out.rows);
                 if part == Part::Lower && rows.end <= columns.start {
                     continue;
                 }
-                pack(left.block(rows.clone(), run.clone()), kernel.rows, &mut packed_left);
+                pack(left.block(rows.clone(), run.clone()), kernel.rows, packed_left);
                 // How far the block's diagonal lies below that of the result, or above.
                 let lowest = match part {
                     Part::All => None,
                     Part::Lower => Some((rows.start, columns.start)),
                 };
                 let block = out.block(rows, columns.clone());
-                add_packed(&kernel, block, scale, &packed_left, &packed_right, run.len(), lowest);
+                add_packed(&kernel, block, scale, packed_left, packed_right, run.len(), lowest);
             }
         }
     }
@@ -104,13 +109,14 @@ fn add_packed<T: Number>(
                 continue;
             }
             let rows = kernel.rows.min(out.rows - t);
+            let whole = rows.next_multiple_of(kernel.lanes);
             let tile = &mut out.entries[s * out.stride + t..];
-            if rows == kernel.rows && columns == kernel.columns {
-                kernel.run(left, right, scale, tile, out.stride);
+            if rows == whole && columns == kernel.columns {
+                kernel.run(rows, left, right, scale, tile, out.stride);
                 continue;
             }
             edge.fill(T::default());
-            kernel.run(left, right, scale, &mut edge, kernel.rows);
+            kernel.run(whole, left, right, scale, &mut edge, kernel.rows);
             for (out, edge) in tile.chunks_mut(out.stride).zip(edge.chunks(kernel.rows)).take(columns) {
                 for (out, edge) in out[..rows].iter_mut().zip(edge) {
                     *out = edge.multiply_add(T::ONE, *out);
@@ -165,7 +171,15 @@ mod tests {
                     for right in [right.view(), right_t.transposed()] {
                         let start = wave(rows, columns, 0.9);
                         let mut out = start.clone();
-                        add_product_with(kernel, out.view_mut(), -0.5, left, right, Part::All);
+                        add_product_with(
+                            kernel,
+                            &mut Vec::new(),
+                            out.view_mut(),
+                            -0.5,
+                            left,
+                            right,
+                            Part::All,
+                        );
                         let expected = naive(left, right);
                         for t in 0..rows {
                             for s in 0..columns {

@@ -1,8 +1,8 @@
 //! Householder reflections: `I − weight · v vᵀ`, where `v` starts with 1.
 
 use crate::matrix::{Matrix, ViewMut};
-use crate::product::{Part, add_product, product};
-use crate::vector::dot;
+use crate::product::{Part, add_product, gram, product};
+use crate::vector::{add_columns, dot};
 
 /// Squares below this are of entries that do not matter beside a largest one of about 1.
 const NEGLIGIBLE: f64 = 1e-290;
@@ -27,14 +27,14 @@ pub(crate) fn reflection(vector: &mut [f64]) -> (f64, f64) {
 /// `I − V T Vᵀ` with an upper-triangular `T` (Schreiber and Van Loan).
 pub(crate) fn apply(vectors: &Matrix, weights: &[f64], mut matrix: ViewMut<'_>) {
     let count = weights.len();
-    let overlaps = product(vectors.transposed(), vectors.view());
+    let overlaps = gram(vectors.view());
     let mut triangle = Matrix::zeros(count, count);
     for s in 0..count {
-        for t in 0..s {
-            let sum: f64 = (t..s).map(|r| triangle[(t, r)] * overlaps[(r, s)]).sum();
-            triangle[(t, s)] = -weights[s] * sum;
-        }
-        triangle[(s, s)] = weights[s];
+        let factors: Vec<f64> = overlaps.column(s)[..s].iter().map(|overlap| -weights[s] * overlap).collect();
+        let mut triangle = triangle.view_mut();
+        let (done, mut rest) = triangle.split(s);
+        add_columns(done.entries, count, &factors, &mut rest.column_mut(0)[..s]);
+        rest.column_mut(0)[s] = weights[s];
     }
     let inner = product(vectors.transposed(), matrix.as_view());
     let inner = product(triangle.view(), inner.view());
