@@ -118,19 +118,19 @@ typedef enum {
 typedef enum {
 #if defined(CORRNOISE_CUDA)
   /**
-   * f32.
+   * IEEE single precision, 4 bytes.
    */
   CORRNOISE_ELEMENT_TYPE_F32 = 0,
 #endif
 #if defined(CORRNOISE_CUDA)
   /**
-   * bfloat16.
+   * bfloat16, the upper half of a single.
    */
   CORRNOISE_ELEMENT_TYPE_BF16 = 1,
 #endif
 #if defined(CORRNOISE_CUDA)
   /**
-   * IEEE half precision.
+   * IEEE half precision, 2 bytes.
    */
   CORRNOISE_ELEMENT_TYPE_F16 = 2,
 #endif
@@ -179,7 +179,7 @@ typedef struct {
  */
 typedef struct {
   /**
-   * The first coordinate.
+   * The first coordinate of the range.
    */
   uint64_t start;
   /**
@@ -391,7 +391,7 @@ corrnoise_status corrnoise_plan_load(const char *file,
 corrnoise_status corrnoise_plan_from_json(const char *json, corrnoise_plan **out);
 
 /**
- * Number of steps.
+ * The number of steps of the plan.
  */
 corrnoise_status corrnoise_plan_num_steps(const corrnoise_plan *plan, uint64_t *num_steps);
 
@@ -412,7 +412,7 @@ corrnoise_status corrnoise_plan_state_bytes_per_param(const corrnoise_plan *plan
 corrnoise_status corrnoise_plan_fingerprint(const corrnoise_plan *plan, char *buffer, size_t capacity);
 
 /**
- * Frees a plan.
+ * Frees a plan; NULL is accepted.
  */
 void corrnoise_plan_free(corrnoise_plan *plan);
 
@@ -463,7 +463,7 @@ corrnoise_status corrnoise_shard_segment(const corrnoise_shard *shard,
                                          corrnoise_range *segment);
 
 /**
- * Frees a shard.
+ * Frees a shard; NULL is accepted.
  */
 void corrnoise_shard_free(corrnoise_shard *shard);
 
