@@ -67,7 +67,7 @@ const CASES: [(&str, &[&str]); 73] = [
     ("account --sampling-prob 0.1 --steps 10 --mu 1 --delta 1e-6", &["--mu 1", "--noise-multiplier"]),
     ("account --sampling-prob 0.1 --steps 10 --noise-multiplier 1 --delta 1e-310", &["e-310", "1e-300"]),
     ("account --sampling-prob 0.1 --steps 10 --epsilon 1 --delta 1e-310", &["e-310", "1e-300"]),
-    // Normals are bounded, so very small δ cannot be claimed.
+    // The engine's normals are bounded, so a claim that needs larger ones is refused.
     (
         "plan --steps 9 -p single -s identity --mu 5 --delta 1e-6",
         &["delta is 1e-6", "above 8.2", "9.4 standard"],

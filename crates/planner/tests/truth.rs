@@ -282,7 +282,7 @@ fn extreme_scales_are_claimed_truly_or_refused() {
     assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
-/// A budget that no amount of noise meets is refused with a clear error.
+/// A budget that no amount of noise meets is refused with a clear error; a plan that is made for a budget meets it.
 #[test]
 fn a_delta_below_any_noise_is_refused() {
     use corrnoise_planner::account::Budget;
