@@ -73,7 +73,7 @@ def clipped_sum(weights, features, labels):
 
 
 def train(data, plan, seed, rate):
-    """Test error after one private run."""
+    """The test error after one private run."""
     features, labels, test_features, test_labels = data
     # A public key, so that a run can be made again. A real one is Key.create_file's.
     key = corrnoise.Key.from_bytes(b"published, for this example only", f"digits {seed}")

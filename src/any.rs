@@ -1,4 +1,4 @@
-//! A mechanism whose device is chosen at run time: what C, Python, candle and the command line share.
+//! A mechanism whose device is chosen at run time, which C, Python, candle and the command line share.
 //!
 //! A [`Mechanism`] is compiled for one backend. [`AnyBackend`] is a backend that is one of several, so [`AnyMechanism`] has all that a
 //! mechanism has, and devices are told apart in this file and nowhere else. A new device is a crate with its backend, a feature of this
@@ -19,7 +19,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::str::FromStr;
 
-/// A device by name: `cpu`, `scalar`, `cuda` or `cuda:N`. Every build knows all names; whether it has the engine is asked by [`Place`].
+/// A device by name: `cpu`, `scalar`, `cuda` or `cuda:N`. Every build knows all names; [`Place::open`] refuses one without an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Device {
     /// The CPU, with the fastest instructions that it has.
@@ -56,10 +56,10 @@ impl FromStr for Device {
     }
 }
 
-/// Where a mechanism is made, with all that making it takes: an open device and how to use it.
+/// The place where a mechanism is made: an open device, and the options to use it with.
 #[derive(Clone)]
 pub enum Place {
-    /// The CPU, used in this way.
+    /// The CPU, used with these options.
     Cpu(CpuOptions),
     /// A CUDA device, in the order of a stream.
     #[cfg(feature = "cuda")]
@@ -126,7 +126,7 @@ macro_rules! whichever {
 pub enum AnyGradients<'list, 'memory> {
     /// Gradients that lie in host memory.
     Host(Gradients<'list, 'memory>),
-    /// In the memory of a CUDA device.
+    /// Gradients that lie in the memory of a CUDA device.
     #[cfg(feature = "cuda")]
     Cuda(&'list [DeviceGradient<'memory>]),
 }
@@ -150,12 +150,12 @@ impl AnyBackend {
         }
     }
 
-    /// What runs, for people: instructions and threads, or the device's name.
+    /// A text for people that names the instructions and the threads in use, or the device.
     pub fn describe(&self) -> String {
         whichever!(self, backend => backend.describe())
     }
 
-    /// Bytes of state that the backend holds.
+    /// The bytes of state that the backend holds.
     pub fn state_bytes(&self) -> u64 {
         whichever!(self, backend => backend.state_bytes())
     }
@@ -272,7 +272,7 @@ impl Replay for AnyBackend {
 /// ```
 pub struct AnyMechanism {
     mechanism: Mechanism<AnyBackend>,
-    /// After the mechanism: the last owner of a device's context ends with it.
+    /// The place, declared after the mechanism so that it is dropped later: the last owner of a device's context closes it.
     place: Place,
     raw: RawGradients,
 }
@@ -282,19 +282,19 @@ impl AnyMechanism {
         AnyMechanism { mechanism, place: place.clone(), raw: RawGradients::default() }
     }
 
-    /// A new run, from step 0 on.
+    /// Begins a run, at step 0.
     pub fn new(plan: &Plan, key: Key, shard: Shard, place: &Place) -> Result<AnyMechanism> {
         let make = |keys: &[RunKey], shard: &Shard| AnyBackend::new(plan, keys, shard, place);
         Ok(Self::on(place, Mechanism::with_backend(plan, key, shard, make)?))
     }
 
-    /// A new run, unless a state is loaded before its first step; see [`Mechanism::awaiting_state`].
+    /// Begins a run, unless a state is loaded before its first step; see [`Mechanism::awaiting_state`].
     pub fn awaiting_state(plan: &Plan, key: Key, shard: Shard, place: &Place) -> Result<AnyMechanism> {
         let make = |keys: &[RunKey], shard: &Shard| AnyBackend::new(plan, keys, shard, place);
         Ok(Self::on(place, Mechanism::awaiting_state(plan, key, shard, make)?))
     }
 
-    /// Goes on from checkpoints, whichever device wrote them; see [`Mechanism::resume_from`].
+    /// Resumes from checkpoints, whichever device wrote them; see [`Mechanism::resume_from`].
     pub fn resume(
         plan: &Plan,
         key: Key,
@@ -307,7 +307,7 @@ impl AnyMechanism {
         Ok(Self::on(place, Mechanism::resume_from(plan, key, shard, checkpoints, resume, make)?))
     }
 
-    /// Goes on from checkpoints in place of where the mechanism is now; see [`Mechanism::reload_from`].
+    /// Resumes from checkpoints and drops the present state; see [`Mechanism::reload_from`].
     pub fn reload(&mut self, checkpoints: Vec<Checkpoint>, resume: Resume) -> Result<()> {
         let AnyMechanism { mechanism, place, .. } = self;
         let plan = mechanism.plan().clone();
@@ -362,12 +362,12 @@ impl AnyMechanism {
         self.backend().device()
     }
 
-    /// What runs, for people: instructions and threads, or the device's name.
+    /// A text for people that names the instructions and the threads in use, or the device.
     pub fn describe(&self) -> String {
         self.backend().describe()
     }
 
-    /// Bytes of state that this process holds.
+    /// The bytes of state that this process holds.
     pub fn state_bytes(&self) -> u64 {
         self.backend().state_bytes()
     }

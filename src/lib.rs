@@ -27,7 +27,7 @@ pub use corrnoise_core::{backend, chacha, dtype, form, gauss, noise, raw, refere
 #[doc(hidden)]
 pub use corrnoise_core::{file, secret};
 
-/// Workloads, strategies, sensitivity and loss.
+/// The planner: workloads, strategies, sensitivity and loss.
 #[cfg(feature = "planner")]
 pub use corrnoise_planner as planner;
 

@@ -7,7 +7,7 @@ use corrnoise_testkit::allocations::{Counting, allocations};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The only test of this file: a second one, running beside it, would be counted too.
+/// This is the only test of this file: the allocations of a second one, running beside it, would be counted too.
 #[test]
 fn a_step_allocates_nothing() {
     let term = |index, weight| Term { family: Family::Step, index, weight };
@@ -20,7 +20,7 @@ fn a_step_allocates_nothing() {
         Form::independent(),
         Form::blt(&[0.3, 0.1], &[0.5, 0.95]).unwrap(),
         Form::banded_toeplitz(&[1.0, 0.5, 0.375, 0.3125]).unwrap(),
-        // Wide enough to make rows ahead.
+        // This ring is wide enough to make rows ahead.
         Form::banded_toeplitz(&[0.1; 16]).unwrap(),
         Form::regenerate(&[1.0, -0.5, -0.125, -0.0625]).unwrap(),
     ];

@@ -30,7 +30,7 @@ fn release(plan: &Plan, key: u8, contribution: impl Fn(usize, usize) -> bool) ->
         .collect()
 }
 
-/// `Σ_t direction[t]·y_t / stddev` of every run.
+/// The projection `Σ_t direction[t]·y_t / stddev` of every run.
 fn project(released: &[Vec<f32>], direction: &[f64], stddev: f64) -> Vec<f64> {
     let mut sums = vec![0.0; RUNS];
     for (row, weight) in released.iter().zip(direction) {
@@ -39,7 +39,7 @@ fn project(released: &[Vec<f32>], direction: &[f64], stddev: f64) -> Vec<f64> {
     sums
 }
 
-/// ε of the test "log likelihood ratio above `threshold`" at δ: its estimate and a bound 5 standard errors below and above.
+/// The ε of the test "log likelihood ratio above `threshold`" at δ: its estimate, and bounds 5 standard errors below and above.
 fn audited_epsilon(with: &[f64], without: &[f64], threshold: f64, delta: f64) -> (f64, f64, f64) {
     let count = |ratios: &[f64]| ratios.iter().filter(|ratio| **ratio > threshold).count() as f64;
     let (hit, false_alarm) = (count(with), count(without));
@@ -53,7 +53,7 @@ fn terms(schedule: Schedule) -> Terms {
     Terms { schedule, adjacency: Adjacency::ZeroOut, unit: PrivacyUnit::Example, clip_norm: CLIP_NORM }
 }
 
-/// `(CᵀC u)` for the whitened likelihood ratio: `⟨C y, C g⟩ = ⟨y, CᵀC g⟩`.
+/// The product `CᵀC u` for the whitened likelihood ratio: `⟨C y, C g⟩ = ⟨y, CᵀC g⟩`.
 fn gram_times(strategy: &Factorization, pattern: &[f64]) -> (Vec<f64>, f64) {
     let matrix = strategy.matrix().unwrap();
     let n = pattern.len();

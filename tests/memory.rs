@@ -10,7 +10,7 @@ fn peak() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// The only test of this file: the peak is the process's.
+/// This is the only test of this file, because the peak is that of the whole process.
 #[test]
 fn peak_memory_is_gradient_plus_state() {
     let (dim, slack) = (30_000_000_u64, 64 << 20);

@@ -1,4 +1,4 @@
-//! The text of the sources: every doc comment says something, and every source file fits into a reader's head.
+//! The text of the sources: every doc comment has at least four words, and no source file has more than 400 lines.
 //!
 //! A doc comment is read in documentation, in an editor's tooltip or in a help text, far away from its code: a paragraph of
 //! fewer than four words leaves the reader to guess its subject. Headings and code examples are not paragraphs.

@@ -21,7 +21,7 @@ fn check_chi_squared(what: &str, statistic: f64, dof: f64) {
     assert!(statistic > quantile(-Z) && statistic < quantile(Z), "{what}: {statistic}, {dof}");
 }
 
-/// As `check_chi_squared` for a sum over binomials, whose fourth moment exceeds a normal's by `excess`: the χ² with that variance.
+/// Does what `check_chi_squared` does, for a sum over binomials, whose fourth moment exceeds a normal's by `excess`: the χ² with that variance.
 fn check_dispersion(what: &str, statistic: f64, terms: f64, excess: f64) {
     let share = 2.0 / (2.0 + excess);
     check_chi_squared(what, statistic * share, (terms * share).round());

@@ -1,7 +1,7 @@
-//! No key is left in memory that a core dump would hold: not while a mechanism lives, and nowhere after it was freed.
+//! No key is left in memory that a core dump would hold: not while a mechanism exists, and nowhere after it was freed.
 //!
-//! A child process makes mechanisms and waits between steps; this process reads its memory as a dump would. What lies on pages that
-//! dumps exclude is taken for secret, all of it, and looked for everywhere else: as it is, by halves, and spread over vector registers.
+//! A child process makes mechanisms and waits between steps; this process reads its memory as a dump would. All bytes on pages that
+//! dumps exclude count as secret, and are looked for everywhere else: as they are, by halves, and spread over vector registers.
 #![cfg(target_os = "linux")]
 
 use corrnoise::{CpuOptions, Form, Isa, Key, Mechanism, Plan, Resume, Sampler, Sampling, Shard};

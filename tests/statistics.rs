@@ -15,12 +15,12 @@ struct Sums {
     count: u64,
     powers: [f64; 8],
     histogram: Vec<u64>,
-    /// Over Box-Muller pairs: Σ x·y, Σ x²·y², and the number of pairs.
+    /// Sums over Box-Muller pairs: Σ x·y, Σ x²·y², and the number of pairs.
     pairs: (f64, f64, u64),
     /// The autocorrelation sums Σ x[i]·x[i + lag], by lag.
     lags: [f64; LAGS.len()],
     lag_counts: [u64; LAGS.len()],
-    /// Over pairs of neighbouring rows: Σ x·y, and the number of pairs.
+    /// Sums over pairs of neighbouring rows: Σ x·y, and the number of pairs.
     rows: (f64, u64),
 }
 
@@ -103,12 +103,12 @@ fn sample(shard: Shard, buffers: u64, factor: f32) -> Sums {
     sums
 }
 
-/// (2k − 1)!!, the 2k-th moment of a standard normal; odd moments are 0.
+/// The 2k-th moment of a standard normal, (2k − 1)!!; odd moments are 0.
 fn moment(k: i32) -> f64 {
     if k % 2 == 1 { 0.0 } else { (1..k).step_by(2).map(f64::from).product() }
 }
 
-/// Φ by the complementary error function's continued fraction outside, its series inside: good to 1e-14.
+/// The normal distribution function Φ, by a continued fraction in the tails and a series near 0: good to 1e-14.
 fn cdf(x: f64) -> f64 {
     if x.abs() < 3.0 {
         let mut term = x;
@@ -127,7 +127,7 @@ fn cdf(x: f64) -> f64 {
     }
 }
 
-/// √n times the largest distance to Φ at the bins' edges; 1.95 is exceeded once in a thousand tries.
+/// The statistic of Kolmogorov and Smirnov: √n times the largest distance to Φ at the bins' edges; 1.95 is exceeded once in a thousand tries.
 fn kolmogorov_smirnov(sums: &Sums) -> f64 {
     let mut below = 0;
     let mut distance = 0.0_f64;

@@ -10,7 +10,7 @@ use std::f64::consts::FRAC_PI_2;
 
 const STRIDE: u64 = if cfg!(debug_assertions) { 16 } else { 1 };
 
-/// |got − exact| in ulps of the exact value.
+/// The error |got − exact| in ulps of the exact value.
 fn ulps(got: f32, exact: f64) -> f64 {
     let exponent = ((exact.to_bits() >> 52) & 0x7ff) as i32 - 1023;
     (f64::from(got) - exact).abs() * 2f64.powi(23 - exponent)
@@ -26,7 +26,7 @@ fn exact_radius(word: u32) -> f64 {
     (-2.0 * log).sqrt()
 }
 
-/// Largest value of `error` over `0..count`, on two threads.
+/// The largest value of `error` over `0..count`, on two threads.
 fn largest(count: u64, error: impl Fn(u64) -> f64 + Sync) -> f64 {
     let half = |range: std::ops::Range<u64>| range.map(&error).fold(0.0, f64::max);
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! An extension module leaves Python's symbols open. Linux lets it; macOS must be asked.
+//! An extension module leaves Python's symbols undefined. Linux allows that; macOS needs a linker option.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,4 +1,4 @@
-"""`kernels/build`: see there."""
+"""The program behind `kernels/build`, which describes its commands."""
 
 import sys
 from pathlib import Path

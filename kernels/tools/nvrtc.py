@@ -9,7 +9,7 @@ FOLDER = Path(nvidia.cuda_nvrtc.__path__[0]) / "lib"
 
 
 class CompileError(Exception):
-    """The compiler's log."""
+    """A failed compilation, with the compiler's log."""
 
 
 def library():

@@ -1,4 +1,4 @@
-"""Which modules there are: one per form, and per number of BLT buffers, each with one entry per gradient type."""
+"""The list of modules: one per form, and per number of BLT buffers, each with one entry per gradient type."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,6 +1,6 @@
 //! Prints `CASE DTYPE HEX` for every case of `tests/data/bindings.json`, made on candle tensors: the gradients of the last step.
 //!
-//! `cargo run -p corrnoise-candle --example bindings`
+//! To run it: `cargo run -p corrnoise-candle --example bindings`.
 
 use candle_core::{DType, Device, Tensor, WithDType};
 use corrnoise::{AnyMechanism, Key, Layout, Place, Plan};

@@ -28,7 +28,7 @@ fn plan() -> Outcome<Plan> {
 
 /// +1 or −1 for points above and below a line, and the points, all over a square.
 fn dataset() -> Result<(Tensor, Tensor)> {
-    // Multiples of two such numbers fill the square evenly.
+    // The fractional parts of multiples of these two numbers fill the square evenly.
     let point = |i: u64| [0.754878, 0.56984].map(|step: f32| 2.0 * (step * i as f32).fract() - 1.0);
     let points = Tensor::from_iter((0..EXAMPLES).flat_map(point), &Device::Cpu)?.reshape(((), 2))?;
     let height = points.matmul(&Tensor::new(&[[0.6_f32], [0.8]], &Device::Cpu)?)?;
@@ -43,7 +43,7 @@ impl Model {
         Ok(Model(vec![("weight", zeros(2)?), ("bias", zeros(1)?)]))
     }
 
-    /// Mean of `log(1 + exp(−label · output))`.
+    /// The logistic loss: the mean of `log(1 + exp(−label · output))`.
     fn loss(&self, labels: &Tensor, points: &Tensor) -> Result<Tensor> {
         let output = points.matmul(&self.0[0].1)?.broadcast_add(&self.0[1].1)?;
         ((output * labels)?.neg()?.exp()? + 1.0)?.log()?.mean_all()

@@ -1,19 +1,19 @@
-//! What a gradient must be, found out before anything is locked or changed.
+//! The checks of gradients, made before anything is locked or changed.
 
 use candle_core::{DType, Device, Tensor};
 use corrnoise::{Dtype, Error, Result, Shard};
 
-/// Gradients that a step can be made on.
+/// Gradients that passed the checks, so that a step can be made on them.
 pub(crate) struct Checked<'a> {
-    /// One per segment of the shard.
+    /// The tensors, one per segment of the shard.
     pub(crate) tensors: &'a [&'a Tensor],
-    /// Their common number type.
+    /// The common number type of the tensors.
     pub(crate) dtype: Dtype,
-    /// Their numbers by the address of their storage, which is the order that candle locks in.
+    /// The indices of the tensors, sorted by the address of their storage, which is the order that candle locks in.
     pub(crate) by_address: Vec<usize>,
 }
 
-/// Checks gradients against a shard; `name` says how errors call them, `expected` which device they belong on.
+/// Checks gradients against a shard; `name` gives their names in errors, `expected` the device they belong on.
 pub(crate) fn check<'a>(
     shard: &Shard,
     tensors: &'a [&'a Tensor],
@@ -55,7 +55,7 @@ fn check_layout(name: &str, tensor: &Tensor) -> Result<()> {
     Err(Error::parameter(format!("memory of {name}"), found, "a contiguous tensor: call contiguous()"))
 }
 
-/// The engine's name for candle's type: that of the first gradient, where there was one.
+/// The engine's number type for candle's; it must be that of the first gradient, where there was one.
 fn check_dtype(name: &str, got: DType, first: Option<Dtype>, first_name: &str) -> Result<Dtype> {
     let refuse = |expected| Err(Error::parameter(format!("type of {name}"), got.as_str(), expected));
     match (got.as_str().parse(), first) {
@@ -82,7 +82,7 @@ fn by_address(tensors: &[&Tensor], name: &dyn Fn(usize) -> String) -> Result<Vec
 mod tests {
     use super::*;
 
-    /// No machine without a device can make a tensor on it, but candle names devices everywhere.
+    /// Tests refusals by device. A machine without a device cannot make a tensor on it, but candle names devices everywhere.
     #[cfg(not(target_os = "macos"))]
     #[test]
     fn other_devices_are_refused_by_name() {

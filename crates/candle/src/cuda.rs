@@ -21,7 +21,7 @@ pub(crate) fn add_on_device(
     name: &dyn Fn(usize) -> String,
 ) -> Result<()> {
     let _kept = keep_current();
-    // Before candle's events are waited for, which would spoil a capture.
+    // This check comes before candle's events are waited for, which would spoil a capture.
     mechanism.backend().check_ready()?;
     let AnyBackend::Cuda(cuda) = mechanism.backend() else {
         return Err(Error::Device("candle has CUDA devices and no others".into()));

@@ -16,7 +16,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! f32, bf16 and f16. `docs/rust.md` has a whole training loop; `examples/train.rs` is one that learns.
+//! Gradients may be f32, bf16 or f16. `docs/rust.md` has a whole training loop; `examples/train.rs` is one that learns.
 //!
 //! With the feature `cuda`, variables on a CUDA device get their noise there, on candle's stream. That part was type-checked and never run on a device.
 
@@ -30,7 +30,7 @@ mod step;
 pub use noise::CorrelatedNoise;
 pub use step::add_to;
 
-/// The guide's code, run as it stands.
+/// The guide's code, which is run as it stands.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/rust.md")]
 struct RustGuide;

@@ -1,4 +1,4 @@
-//! All tensors of a step locked at once, through candle's in-place operations.
+//! Locks all tensors of a step at once, through candle's in-place operations.
 //!
 //! An in-place operation is the one way to write to a tensor, and it ends before the next one can begin: one lock at a time. But an
 //! operation may start another one, on the next tensor, and so on; the innermost then runs with all locks held. The recursion is as
@@ -10,11 +10,11 @@ use corrnoise::{Dtype, Error, Result};
 use std::cell::RefCell;
 use std::ops::Range;
 
-/// So many locks are taken on the caller's own stack, in less than 192 KiB.
+/// The most locks that are taken on the caller's own stack, in less than 192 KiB.
 const ON_CALLERS_STACK: usize = 64;
-/// Set aside for each lock. It takes 2.9 KB without optimisation and 0.6 KB with it.
+/// The bytes of stack set aside for each lock. It takes 2.9 KB without optimisation and 0.6 KB with it.
 const STACK_PER_LOCK: usize = 8 << 10;
-/// What Rust gives a thread, for the step inside.
+/// The bytes of stack for the step inside: as many as Rust gives a thread.
 const STACK_OF_STEP: usize = 2 << 20;
 
 /// The memory of some values of a storage, if it holds this number type and that many.
@@ -59,7 +59,7 @@ pub(crate) fn with_locked(
     })
 }
 
-/// What the operations share.
+/// The values that the nested operations share.
 struct Held<F> {
     dtype: Dtype,
     spans: Vec<(*mut (), usize)>,

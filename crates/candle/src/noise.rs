@@ -22,7 +22,7 @@ pub struct CorrelatedNoise {
 }
 
 impl CorrelatedNoise {
-    /// A new run on the device of the variables: on the CPU with all cores, or with the feature `cuda` on a CUDA device in the order of
+    /// Begins a run on the device of the variables: on the CPU with all cores, or with the feature `cuda` on a CUDA device in the order of
     /// candle's stream. `vars` are names and variables in any order, such as a `VarMap` of candle-nn holds:
     /// `varmap.data().lock().unwrap().clone()`.
     pub fn new<N: Into<String>>(
@@ -33,7 +33,7 @@ impl CorrelatedNoise {
         Self::with(vars, |shard, vars| AnyMechanism::new(plan, key, shard, &place_of(vars)))
     }
 
-    /// Goes on from checkpoints that [`CorrelatedNoise::save`] or any process of the run wrote, on whichever device; see [`Mechanism::resume_with`].
+    /// Resumes from checkpoints that [`CorrelatedNoise::save`] or any process of the run wrote, on whichever device; see [`Mechanism::resume_with`].
     pub fn resume<N: Into<String>>(
         vars: impl IntoIterator<Item = (N, Var)>,
         plan: &Plan,
@@ -54,7 +54,7 @@ impl CorrelatedNoise {
         add_named(mechanism, &collect(vars, gradients)?, &|i| call(&vars[i].0))
     }
 
-    /// With a mechanism of your making, for the shard of all variables and with the variables as they were sorted.
+    /// Uses a mechanism that you made, for the shard of all variables in their sorted order.
     pub fn with<N: Into<String>>(
         vars: impl IntoIterator<Item = (N, Var)>,
         mechanism: impl FnOnce(Shard, &[(String, Var)]) -> Result<AnyMechanism>,
@@ -73,13 +73,13 @@ impl CorrelatedNoise {
         Ok(CorrelatedNoise { vars, mechanism })
     }
 
-    /// This, if the batch is that of the next step, which is admitted; see [`Mechanism::for_batch`].
+    /// Returns this value with the next step admitted, if the batch is that of the next step; see [`Mechanism::for_batch`].
     pub fn for_batch(&mut self, batch: &Batch) -> Result<&mut Self> {
         self.mechanism.for_batch(batch)?;
         Ok(self)
     }
 
-    /// This, with the next step admitted though nobody shows its batch; see [`Mechanism::unchecked_batch`].
+    /// Returns this value with the next step admitted though nobody shows its batch; see [`Mechanism::unchecked_batch`].
     pub fn unchecked_batch(&mut self) -> Result<&mut Self> {
         self.mechanism.unchecked_batch()?;
         Ok(self)
@@ -95,7 +95,7 @@ impl CorrelatedNoise {
         self.mechanism.next_step()
     }
 
-    /// The mechanism: its plan, its shard, its place in the plan.
+    /// The mechanism, which knows its plan, its shard and its next step.
     pub fn mechanism(&self) -> &AnyMechanism {
         &self.mechanism
     }
@@ -106,7 +106,7 @@ impl CorrelatedNoise {
     }
 }
 
-/// Where the first variable lies; a gradient that lies elsewhere is refused at its step.
+/// The device of the first variable; a gradient on another device is refused at its step.
 fn place_of(vars: &[(String, Var)]) -> Place {
     match vars.first().map(|(_, var)| var.device()) {
         #[cfg(feature = "cuda")]
@@ -115,7 +115,7 @@ fn place_of(vars: &[(String, Var)]) -> Place {
     }
 }
 
-/// How errors call a variable's gradient.
+/// The name of a variable's gradient in errors.
 fn call(name: &str) -> String {
     format!("gradient of {name:?}")
 }

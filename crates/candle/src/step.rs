@@ -12,7 +12,7 @@ use corrnoise::{AnyMechanism, Result};
 /// On the CPU, all of them are locked for writing meanwhile. On a CUDA device they belong to the device and the stream of the
 /// mechanism, and the step is enqueued there.
 ///
-/// For mechanisms with options or a shard of their own; otherwise see [`CorrelatedNoise`](crate::CorrelatedNoise). An error names the
+/// This is for mechanisms with options or a shard of their own; otherwise see [`CorrelatedNoise`](crate::CorrelatedNoise). An error names the
 /// gradient by its number, and leaves gradients and mechanism as they were.
 ///
 /// ```
@@ -32,7 +32,7 @@ pub fn add_to(mechanism: &mut AnyMechanism, gradients: &[&Tensor]) -> Result<()>
     add_named(mechanism, gradients, &|i| format!("gradient {i}"))
 }
 
-/// As [`add_to`], with names for errors.
+/// Does what [`add_to`] does, with names of gradients for errors.
 pub(crate) fn add_named(
     mechanism: &mut AnyMechanism,
     gradients: &[&Tensor],

@@ -1,11 +1,11 @@
-//! Arguments as C gives them, checked as far as a callee can.
+//! Arguments as C gives them, checked as far as a callee can check them.
 
 use crate::status::{Failure, Outcome};
 use corrnoise::Error;
 use std::ffi::{CStr, c_char};
 use std::path::Path;
 
-/// Refuses null, and addresses where no `T` can be.
+/// Refuses null, and addresses that are misaligned for a `T`.
 fn check<T>(pointer: *const T, name: &'static str) -> Outcome {
     if pointer.is_null() {
         return Err(Failure::Null(name));
@@ -27,10 +27,10 @@ pub(crate) unsafe fn borrow<'a, T>(pointer: *const T, name: &'static str) -> Out
     Ok(unsafe { &*pointer })
 }
 
-/// The same, if it is given at all.
+/// A copy of the struct behind a pointer, or its default if the pointer is null.
 ///
 /// # Safety
-/// As for [`borrow`].
+/// The contract is that of [`borrow`].
 pub(crate) unsafe fn borrow_or_default<T: Default + Copy>(
     pointer: *const T,
     name: &'static str,
@@ -56,7 +56,7 @@ pub(crate) unsafe fn list<'a, T>(pointer: *const T, len: usize, name: &'static s
     Ok(unsafe { std::slice::from_raw_parts(pointer, len) })
 }
 
-/// Refuses what no memory holds.
+/// Refuses a length that no memory can hold.
 fn check_size<T>(len: usize, name: &'static str) -> Outcome {
     match len.checked_mul(size_of::<T>()).is_some_and(|bytes| bytes <= isize::MAX as usize) {
         true => Ok(()),
@@ -64,7 +64,7 @@ fn check_size<T>(len: usize, name: &'static str) -> Outcome {
     }
 }
 
-/// UTF-8 text.
+/// The UTF-8 text behind a pointer.
 ///
 /// # Safety
 /// `pointer` is null or a string that ends in NUL, for as long as `'a`.
@@ -78,7 +78,7 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char, name: &'static str) -> Out
 /// A path as the system has it: any bytes on Unix, UTF-8 elsewhere.
 ///
 /// # Safety
-/// As for [`text`].
+/// The contract is that of [`text`].
 pub(crate) unsafe fn path<'a>(pointer: *const c_char, name: &'static str) -> Outcome<&'a Path> {
     #[cfg(unix)]
     {
@@ -93,11 +93,11 @@ pub(crate) unsafe fn path<'a>(pointer: *const c_char, name: &'static str) -> Out
     unsafe { text(pointer, name) }.map(Path::new)
 }
 
-/// Where an answer goes.
+/// The caller's memory that receives an answer.
 pub(crate) struct Out<T>(*mut T);
 
 impl<T> Out<T> {
-    /// Checked before anything is done, so that no answer is made in vain.
+    /// Checks the pointer. This comes before anything is done, so that no answer is made in vain.
     ///
     /// # Safety
     /// `pointer` is null or may be written to until [`Out::put`].
@@ -114,12 +114,14 @@ impl<T> Out<T> {
     }
 }
 
-/// Where a new handle goes; NULL until there is one.
+/// The caller's memory that receives a new handle; it is NULL until there is one.
 pub(crate) struct OutHandle<T>(Out<*mut T>);
 
 impl<T> OutHandle<T> {
+    /// Checks the pointer and writes NULL to it.
+    ///
     /// # Safety
-    /// As for [`Out::new`].
+    /// The contract is that of [`Out::new`].
     pub(crate) unsafe fn new(pointer: *mut *mut T) -> Outcome<OutHandle<T>> {
         // SAFETY: the caller's promise, passed on.
         let out = unsafe { Out::new(pointer, "out") }?;
@@ -133,7 +135,7 @@ impl<T> OutHandle<T> {
     }
 }
 
-/// Takes a handle back; NULL is nothing.
+/// Takes a handle back and frees it; NULL is accepted.
 ///
 /// # Safety
 /// `handle` is null, or came from [`OutHandle::put`] and is used by nobody, now or later.

@@ -1,4 +1,4 @@
-//! A step on device memory, on the caller's stream. With the feature `cuda` only.
+//! A step on device memory, on the caller's stream, with the feature `cuda` only.
 
 use crate::argument::{Out, borrow, list};
 use crate::key::KeyHandle;
@@ -9,7 +9,7 @@ use crate::status::{Failure, Outcome, Status, entry};
 use corrnoise::{AnyMechanism, CpuOptions, Device, Dtype, Error, Place};
 use std::ffi::{c_char, c_void};
 
-/// The type of values in device memory.
+/// The number type of values in device memory.
 #[repr(C)]
 pub enum DtypeTag {
     /// IEEE single precision, 4 bytes.
@@ -20,12 +20,14 @@ pub enum DtypeTag {
     F16 = 2,
 }
 
-// The header's numbers are the engine's.
+// The numbers in the header must be those of the engine.
 const _: () = {
     assert!(DtypeTag::F32 as u32 == Dtype::F32.tag() && DtypeTag::Bf16 as u32 == Dtype::Bf16.tag());
     assert!(DtypeTag::F16 as u32 == Dtype::F16.tag());
 };
 
+/// Opens a device and the stream that steps run on.
+///
 /// # Safety
 /// `stream` is null (the default stream) or a stream of the device's primary context that outlives the mechanism.
 unsafe fn open(device: u32, stream: *mut c_void) -> Outcome<Place> {
@@ -33,7 +35,7 @@ unsafe fn open(device: u32, stream: *mut c_void) -> Outcome<Place> {
     Ok(unsafe { Place::on_stream(Device::Cuda(device as usize), CpuOptions::default(), stream) }?)
 }
 
-/// A new run on a CUDA device, from step 0 on. `stream` is a CUstream (or cudaStream_t) of the device's primary context, which
+/// Begins a run on a CUDA device, at step 0. `stream` is a CUstream (or cudaStream_t) of the device's primary context, which
 /// must outlive the mechanism; NULL is the default stream. Takes the key out of its handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_cuda_mechanism_new(
@@ -44,13 +46,13 @@ pub unsafe extern "C" fn corrnoise_cuda_mechanism_new(
     stream: *mut c_void,
     out: *mut *mut MechanismHandle,
 ) -> Status {
-    // SAFETY: what the function's text asks for.
+    // SAFETY: the caller keeps what the function's documentation asks for.
     let place = || unsafe { open(device, stream) };
     // SAFETY: the crate's contract.
     entry(|| unsafe { start(plan, key, shard, place, out) })
 }
 
-/// Goes on from checkpoints on a CUDA device; see corrnoise_mechanism_resume() and corrnoise_cuda_mechanism_new().
+/// Resumes a run from checkpoints on a CUDA device; see corrnoise_mechanism_resume() and corrnoise_cuda_mechanism_new().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_cuda_mechanism_resume(
     plan: *const PlanHandle,
@@ -64,7 +66,7 @@ pub unsafe extern "C" fn corrnoise_cuda_mechanism_resume(
     nonce: *const u8,
     out: *mut *mut MechanismHandle,
 ) -> Status {
-    // SAFETY: what the function's text asks for.
+    // SAFETY: the caller keeps what the function's documentation asks for.
     let place = || unsafe { open(device, stream) };
     // SAFETY: the crate's contract.
     entry(|| unsafe { resume(plan, key, shard, place, Saved { files, num_files, mode, nonce }, out) })

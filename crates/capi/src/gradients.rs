@@ -1,4 +1,4 @@
-//! A step on host memory.
+//! A step on gradients in host memory.
 
 use crate::argument::{borrow, list};
 use crate::mechanism::MechanismHandle;
@@ -20,7 +20,7 @@ pub unsafe extern "C" fn corrnoise_add_to_f32(
     entry(|| unsafe { add_to(mechanism, Dtype::F32, gradients.cast(), lengths, count) })
 }
 
-/// The same for bfloat16, rounded to nearest even.
+/// Does what corrnoise_add_to_f32() does, for bfloat16 gradients, rounded to nearest even.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_add_to_bf16(
     mechanism: *const MechanismHandle,
@@ -32,8 +32,8 @@ pub unsafe extern "C" fn corrnoise_add_to_bf16(
     entry(|| unsafe { add_to(mechanism, Dtype::Bf16, gradients.cast(), lengths, count) })
 }
 
-/// The same for IEEE half precision, rounded to nearest even. If a value leaves the range of f16, the step is complete all the
-/// same and the status is CORRNOISE_STATUS_OVERFLOW.
+/// Does what corrnoise_add_to_f32() does, for gradients in IEEE half precision, rounded to nearest even. If a value leaves the range of
+/// f16, the step is complete all the same and the status is CORRNOISE_STATUS_OVERFLOW.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_add_to_f16(
     mechanism: *const MechanismHandle,
@@ -45,8 +45,10 @@ pub unsafe extern "C" fn corrnoise_add_to_f16(
     entry(|| unsafe { add_to(mechanism, Dtype::F16, gradients.cast(), lengths, count) })
 }
 
+/// Adds the noise of the next step to gradients of any number type.
+///
 /// # Safety
-/// The crate's contract; each of `gradients` points to values of `dtype`.
+/// The crate's contract holds, and each of `gradients` points to values of `dtype`.
 unsafe fn add_to(
     mechanism: *const MechanismHandle,
     dtype: Dtype,

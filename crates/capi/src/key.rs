@@ -7,10 +7,10 @@ use corrnoise::{Error, Key};
 use std::ffi::c_char;
 use std::sync::Mutex;
 
-/// Bytes of stack that copying a caller's key may use.
+/// The bytes of stack that copying a caller's key may use.
 const COPY_STACK: usize = 4 << 10;
 
-/// 32 secret bytes and the public name of the run that uses them. Wiped when freed.
+/// 32 secret bytes and the public name of the run that uses them. They are wiped when the key is freed.
 ///
 /// A key serves one mechanism: two of them with the same key, plan and run would make the same noise. Once a mechanism was made
 /// with it the handle is empty, and has only to be freed; if making one fails, the key is still there.
@@ -21,7 +21,7 @@ impl KeyHandle {
         KeyHandle(Mutex::new(Some(key)))
     }
 
-    /// Hands a copy to `make`, and gives up the own one if that succeeds.
+    /// Hands a copy of the key to `make`, and empties this handle if that succeeds.
     pub(crate) fn spend<T>(&self, make: impl FnOnce(Key) -> corrnoise::Result<T>) -> Outcome<T> {
         let Ok(mut slot) = self.0.try_lock() else { return Err(Failure::Busy) };
         let Some(key) = slot.as_ref() else {
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn corrnoise_key_from_bytes(
         let (out, bytes) = unsafe { (OutHandle::new(out)?, borrow(bytes.cast::<[u8; 32]>(), "bytes")?) };
         // SAFETY: the crate's contract.
         let run_id = unsafe { text(run_id, "run_id") }?;
-        // The bytes go through the stack on their way.
+        // The bytes pass through the stack, which is wiped afterwards.
         let key = on_clean_stack::<COPY_STACK, _>(|| Key::from_bytes(*bytes, run_id));
         out.put(KeyHandle::new(key));
         Ok(())

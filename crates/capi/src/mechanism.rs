@@ -1,4 +1,4 @@
-//! Mechanisms: made, resumed, asked, saved. What a step does to gradients is in `gradients`.
+//! Entries that make, resume, query and save mechanisms. The steps are in `gradients`.
 
 use crate::argument::{Out, OutHandle, borrow, borrow_or_default, free, list, path, put_text};
 use crate::key::KeyHandle;
@@ -10,14 +10,14 @@ use std::ffi::c_char;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-/// A running mechanism: each step exactly once, in order, never past the plan's end.
+/// A running mechanism, which makes each step exactly once, in order, and none past the plan's end.
 pub struct MechanismHandle(Mutex<AnyMechanism>);
 
-/// How the CPU engine runs. Zero everywhere, or NULL instead, is a good choice.
+/// Options of the CPU engine. Zero in every field, or NULL instead of the struct, is a good choice.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CpuOptions {
-    /// Number of threads, the caller's included; 0 for one per core.
+    /// The number of threads, the caller's included; 0 means one per core.
     pub threads: u32,
     /// 1 keeps a ring in its least memory, which can be several times as slow; 0 lets it make rows ahead.
     pub compact: u32,
@@ -26,11 +26,12 @@ pub struct CpuOptions {
 /// What a resumed run does about noise that the dead run made after the checkpoint.
 #[repr(C)]
 pub enum ResumeMode {
-    /// Never makes it again: what to use in a run of one process.
+    /// The resumed run never makes that noise again. This is the mode for a run of one process.
     NewIncarnation = 0,
-    /// The same for a run of several processes: one draws 16 random bytes and sends them to the others.
+    /// The mode for a run of several processes, which never makes that noise again either: one process draws 16 random bytes and sends
+    /// them to the others.
     SharedIncarnation = 1,
-    /// Goes on bit for bit. Only for a run of which it is certain that it released nothing after the checkpoint.
+    /// The run goes on bit for bit. This is only for a run of which it is certain that it released nothing after the checkpoint.
     Exact = 2,
 }
 
@@ -39,12 +40,12 @@ impl MechanismHandle {
         MechanismHandle(Mutex::new(mechanism))
     }
 
-    /// The mechanism, unless another thread is in it.
+    /// The mechanism, unless another thread is using it.
     pub(crate) fn lock(&self) -> Outcome<MutexGuard<'_, AnyMechanism>> {
         match self.0.try_lock() {
             Ok(mechanism) => Ok(mechanism),
             Err(TryLockError::WouldBlock) => Err(Failure::Busy),
-            // A mechanism that panicked during a step knows it by itself; elsewhere it is unharmed.
+            // A mechanism that panicked during a step is marked as poisoned by the engine; a panic elsewhere does not harm it.
             Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
         }
     }
@@ -60,8 +61,10 @@ fn cpu_place(options: CpuOptions) -> Outcome<Place> {
     Ok(Place::Cpu(corrnoise::CpuOptions { threads, compact, ..corrnoise::CpuOptions::default() }))
 }
 
+/// The mode that C names by a number, with its nonce.
+///
 /// # Safety
-/// The crate's contract; `nonce` is null or 16 bytes.
+/// The crate's contract holds, and `nonce` is null or 16 bytes.
 unsafe fn resume_mode(mode: u32, nonce: *const u8) -> Outcome<Resume> {
     match mode {
         0 => Ok(Resume::NewIncarnation),
@@ -72,8 +75,10 @@ unsafe fn resume_mode(mode: u32, nonce: *const u8) -> Outcome<Resume> {
     }
 }
 
+/// The paths in a list of C strings.
+///
 /// # Safety
-/// The crate's contract, for the list and for each path in it.
+/// The crate's contract holds for the list and for each path in it.
 unsafe fn paths<'a>(files: *const *const c_char, count: usize) -> Outcome<Vec<&'a Path>> {
     // SAFETY: the caller's promise, passed on.
     let files = unsafe { list(files, count, "files") }?;
@@ -81,10 +86,10 @@ unsafe fn paths<'a>(files: *const *const c_char, count: usize) -> Outcome<Vec<&'
     files.iter().map(|file| unsafe { path(*file, "file") }).collect()
 }
 
-/// A new run at a place that is opened once the other arguments are known to be good.
+/// Begins a run at a place that is opened once the other arguments are known to be good.
 ///
 /// # Safety
-/// The crate's contract.
+/// The crate's contract holds for every argument.
 pub(crate) unsafe fn start(
     plan: *const PlanHandle,
     key: *mut KeyHandle,
@@ -101,7 +106,7 @@ pub(crate) unsafe fn start(
     Ok(())
 }
 
-/// Where a resumed run goes on from, as C says it.
+/// The checkpoints and the mode of a resumed run, as C gives them.
 #[derive(Clone, Copy)]
 pub(crate) struct Saved {
     pub(crate) files: *const *const c_char,
@@ -110,10 +115,10 @@ pub(crate) struct Saved {
     pub(crate) nonce: *const u8,
 }
 
-/// As [`start`], from checkpoints.
+/// Resumes a run from checkpoints, at a place that is opened as late as in [`start`].
 ///
 /// # Safety
-/// The crate's contract.
+/// The crate's contract holds for every argument.
 pub(crate) unsafe fn resume(
     plan: *const PlanHandle,
     key: *mut KeyHandle,
@@ -138,7 +143,7 @@ pub(crate) unsafe fn resume(
     Ok(())
 }
 
-/// A new run on the CPU, from step 0 on. Takes the key out of its handle. `options` may be NULL.
+/// Begins a run on the CPU, at step 0. Takes the key out of its handle. `options` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_mechanism_new(
     plan: *const PlanHandle,
@@ -153,7 +158,7 @@ pub unsafe extern "C" fn corrnoise_mechanism_new(
     entry(|| unsafe { start(plan, key, shard, place, out) })
 }
 
-/// Goes on from checkpoints on the CPU. The files are any that together hold the shard's coordinates, whichever engine wrote them
+/// Resumes a run from checkpoints on the CPU. The files are any that together hold the shard's coordinates, whichever engine wrote them
 /// and however that run was sharded. `mode` is a corrnoise_resume_mode; `nonce` is read by CORRNOISE_RESUME_MODE_SHARED_INCARNATION
 /// only, which needs 16 bytes that were never used before and are the same in all processes. Takes the key out of its handle.
 #[unsafe(no_mangle)]
@@ -189,8 +194,9 @@ pub unsafe extern "C" fn corrnoise_mechanism_next_step(
 }
 
 /// Admits the next step of a plan that draws batches: you vouch that its gradients are summed over the plan's batch of that step,
-/// which the samplers of Rust and Python draw from the run's key. Without it the step is refused with CORRNOISE_STATUS_BATCH. A
-/// step that was made uses it up, a refused one does not. Plans that draw no batches need none. On the CPU and on devices.
+/// which the samplers of Rust and Python draw from the run's key. Without this call the step is refused with CORRNOISE_STATUS_BATCH. A
+/// step that was made uses the admission up, a refused one does not. Plans that draw no batches need none. This holds on the CPU and on
+/// devices.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_mechanism_unchecked_batch(mechanism: *const MechanismHandle) -> Status {
     entry(|| {
@@ -201,7 +207,7 @@ pub unsafe extern "C" fn corrnoise_mechanism_unchecked_batch(mechanism: *const M
     })
 }
 
-/// Bytes of state that this mechanism holds.
+/// The bytes of state that this mechanism holds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_mechanism_state_bytes(
     mechanism: *const MechanismHandle,
@@ -215,7 +221,7 @@ pub unsafe extern "C" fn corrnoise_mechanism_state_bytes(
     })
 }
 
-/// What runs, for people: instructions and threads, or the device. 128 bytes are enough for a CPU.
+/// A text for people that names the instructions and the threads in use, or the device. 128 bytes are enough for a CPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_mechanism_describe(
     mechanism: *const MechanismHandle,

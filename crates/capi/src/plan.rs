@@ -1,15 +1,15 @@
-//! Plans: what to run, without a secret.
+//! Plans, which say what to run and hold no secret.
 
 use crate::argument::{Out, OutHandle, borrow, free, path, put_text, text};
 use crate::status::{Status, entry};
 use corrnoise::Plan;
 use std::ffi::c_char;
 
-/// How many steps, which noise, how much of it. Holds no secret.
+/// A plan: the number of steps, the form of the noise and its amount. It holds no secret.
 pub struct PlanHandle(pub(crate) Plan);
 
 /// Reads a plan from its JSON file. One that is damaged, or has other noise than its certificate is for, is refused; whether its privacy
-/// claim holds is for `corrnoise verify` to say.
+/// claim holds is what `corrnoise verify` checks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_plan_load(file: *const c_char, out: *mut *mut PlanHandle) -> Status {
     entry(|| {
@@ -20,7 +20,7 @@ pub unsafe extern "C" fn corrnoise_plan_load(file: *const c_char, out: *mut *mut
     })
 }
 
-/// Reads a plan from the content of such a file.
+/// Reads a plan from the content of a plan file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_plan_from_json(json: *const c_char, out: *mut *mut PlanHandle) -> Status {
     entry(|| {
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn corrnoise_plan_num_steps(plan: *const PlanHandle, num_s
     })
 }
 
-/// Standard deviation of the i.i.d. noise Z whose rows C⁻¹Z are added.
+/// The standard deviation of the i.i.d. noise Z; the rows of C⁻¹Z are added to gradients.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_plan_stddev(plan: *const PlanHandle, stddev: *mut f64) -> Status {
     entry(|| {
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn corrnoise_plan_stddev(plan: *const PlanHandle, stddev: 
     })
 }
 
-/// Bytes of state that the plan's form keeps per parameter. An engine may keep a few rows more:
+/// The bytes of state that the plan's form keeps per parameter. An engine may keep a few rows more:
 /// corrnoise_mechanism_state_bytes().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_plan_state_bytes_per_param(
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn corrnoise_plan_state_bytes_per_param(
     })
 }
 
-/// What names the plan: 64 hexadecimal digits and a NUL, so `capacity` must be 65 or more.
+/// The fingerprint that names the plan: 64 hexadecimal digits and a NUL, so `capacity` must be 65 or more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_plan_fingerprint(
     plan: *const PlanHandle,

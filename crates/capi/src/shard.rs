@@ -8,17 +8,17 @@ use std::ffi::c_char;
 /// The coordinates of a model that one process makes noise for: a gradient is expected for each of its segments, in order.
 pub struct ShardHandle(pub(crate) Shard);
 
-/// Coordinates `start` to `end`, the latter excluded.
+/// A range of coordinates from `start` to `end`, the latter excluded.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Range {
     /// The first coordinate of the range.
     pub start: u64,
-    /// One past the last.
+    /// One past the last coordinate of the range.
     pub end: u64,
 }
 
-/// A model given as one flat vector of `dim` values: one segment.
+/// The shard of a model given as one flat vector of `dim` values: it has one segment.
 ///
 /// A process that holds a part of a model takes that part of the whole with corrnoise_shard_select(). Two processes that each
 /// call this for their own part would add the same noise to different coordinates.
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn corrnoise_shard_flat(dim: u64, out: *mut *mut ShardHand
     })
 }
 
-/// A model of `count` tensors with different names, one segment each. Names, lengths and order are part of what a checkpoint
+/// The shard of a model of `count` tensors with different names, one segment each. Names, lengths and order are part of what a checkpoint
 /// is bound to. Each tensor starts at a multiple of 512 coordinates.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_shard_tensors(
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn corrnoise_shard_tensors(
     })
 }
 
-/// The part of a shard inside ascending, disjoint ranges: one for a process that owns a range of the coordinates, many for one
+/// The part of a shard inside ascending, disjoint ranges: one range for a process that owns a range of the coordinates, many for one
 /// that owns a piece of every tensor.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_shard_select(
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn corrnoise_shard_replica(
     })
 }
 
-/// Number of segments: how many gradients a step expects.
+/// The number of segments, which is the number of gradients that a step expects.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_shard_num_segments(
     shard: *const ShardHandle,

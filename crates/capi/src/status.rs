@@ -1,57 +1,57 @@
-//! Status codes, the message behind the last one, and the wall that no panic passes.
+//! Status codes, the message of the last failure, and the boundary at which panics become errors.
 
 use corrnoise::Error;
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a call did.
+/// The outcome of a call. Unless its description says otherwise, a call that fails changes nothing.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// All that was asked for.
+    /// The call did what was asked for.
     Ok = 0,
-    /// Nothing: a pointer was NULL.
+    /// A pointer was NULL, so nothing was done.
     NullPointer = 1,
-    /// Nothing: a number, a length, a text or an address was refused.
+    /// A number, a length, a text or an address was refused; nothing was done.
     InvalidArgument = 2,
-    /// Nothing: the plan was refused.
+    /// The plan was refused; nothing was done.
     Plan = 3,
-    /// Nothing: the key was refused.
+    /// The key was refused; nothing was done.
     Key = 4,
-    /// Nothing: a checkpoint was refused.
+    /// A checkpoint was refused; nothing was done.
     Checkpoint = 5,
-    /// Nothing: a file could not be read or written.
+    /// A file could not be read or written; nothing was done.
     Io = 6,
-    /// Nothing: the plan has no further step.
+    /// The plan has no further step; nothing was done.
     PastEnd = 7,
-    /// Nothing: an earlier step failed half-way. Resume from a checkpoint.
+    /// An earlier step failed half-way, so nothing was done. Resume from a checkpoint.
     Poisoned = 8,
-    /// A whole step, but an f16 gradient is infinite now. The next call makes the next step.
+    /// The step is complete, but an f16 gradient is infinite now. The next call makes the next step.
     Overflow = 9,
-    /// Nothing: another thread is using this mechanism.
+    /// Another thread is using this mechanism; nothing was done.
     Busy = 10,
-    /// Nothing: the state does not fit into memory.
+    /// The state does not fit into memory; nothing was done.
     OutOfMemory = 11,
     /// A device or a thread failed. If it was during a step, the mechanism is poisoned.
     Device = 12,
-    /// A mistake in this library. If it was during a step, the mechanism is poisoned.
+    /// This library has a mistake. If it showed during a step, the mechanism is poisoned.
     Internal = 13,
-    /// Nothing: the plan draws batches, and nobody vouches for the batch of this step.
+    /// The plan draws batches, and nobody vouches for the batch of this step; nothing was done.
     Batch = 14,
-    /// Nothing: noise would be made that was made before. The message names the steps and the ways out.
+    /// Noise would be made that was made before, so nothing was done. The message names the steps and the ways out.
     Repeated = 15,
-    /// Nothing: the mechanism belongs to the process that this one was forked from.
+    /// The mechanism belongs to the process that this one was forked from; nothing was done.
     Forked = 16,
 }
 
-/// Why a call did not do what was asked for.
+/// The reason why a call did not do what was asked for.
 pub(crate) enum Failure {
     /// The named pointer is null.
     Null(&'static str),
-    /// Another thread is in the mechanism.
+    /// Another thread is using the mechanism.
     Busy,
-    /// The engine's own reason.
+    /// The engine returned this error.
     Engine(Error),
 }
 
@@ -91,7 +91,7 @@ impl Failure {
         match self {
             Failure::Null(name) => format!("{name} is NULL: expected a pointer"),
             Failure::Busy => "another thread is using this mechanism: it serves one call at a time".into(),
-            // The engine's text names its own functions.
+            // The engine's text names Rust functions, so C gets a text of its own.
             Failure::Engine(Error::NoBatch { step }) => format!(
                 "step {step} has no batch, and the plan's claim holds for the batches it draws: expected a call of \
                  corrnoise_mechanism_unchecked_batch() before, if the gradients are those of the plan's batch of step {step}"
@@ -107,7 +107,7 @@ thread_local! {
 
 /// Runs an entry's body; what it returns or throws becomes a status and a message.
 pub(crate) fn entry(body: impl FnOnce() -> Outcome) -> Status {
-    // A body that panics leaves only handles behind that know it: a mechanism is poisoned, the others are never written to.
+    // A body that panics leaves no handle in a bad state: a mechanism is poisoned, the others are never written to.
     let (status, message) = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return Status::Ok,
         Ok(Err(failure)) => (failure.status(), failure.message()),
@@ -118,13 +118,13 @@ pub(crate) fn entry(body: impl FnOnce() -> Outcome) -> Status {
         }
     };
     let text = CString::new(message.replace('\0', "\\0")).unwrap_or_default();
-    // During a thread's last moments there is nobody left to read it.
+    // While a thread ends, its local storage is gone, and nobody is left to read the message.
     let _ = MESSAGE.try_with(|slot| slot.replace(text));
     status
 }
 
-/// What the last call of this thread that failed met and expected, in one line; empty if none failed. Valid until the next
-/// call of this thread that fails.
+/// The message of the last call of this thread that failed: what it met and what it expected, in one line; empty if none failed.
+/// The text is valid until the next call of this thread that fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn corrnoise_last_error_message() -> *const c_char {
     MESSAGE.try_with(|slot| slot.borrow().as_ptr()).unwrap_or(c"".as_ptr())

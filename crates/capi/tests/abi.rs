@@ -16,7 +16,7 @@ fn file(path: &std::path::Path) -> CString {
     CString::new(path.to_str().unwrap()).unwrap()
 }
 
-/// The same steps through Rust and through C, saved and resumed in between, on a part of every tensor.
+/// Makes the same steps through Rust and through C, saved and resumed in between, on a part of every tensor.
 fn compare<E: Element + Copy + PartialEq + Debug>(entry: Entry<E>, from_f32: fn(f32) -> E) {
     let folder = tempfile::tempdir().unwrap();
     let (plan, parts) = (plan(), [3..650, 1024..1030, 1600..1700]);
@@ -38,7 +38,7 @@ fn compare<E: Element + Copy + PartialEq + Debug>(entry: Entry<E>, from_f32: fn(
             let (ours, theirs) = (folder.path().join("rust"), file(&folder.path().join("c")));
             rust.save(&ours).unwrap();
             let resume = Resume::SharedIncarnation(nonce);
-            // Each goes on from the other's file.
+            // Each run resumes from the other's file.
             // SAFETY: handles, lists and texts are this function's own.
             unsafe {
                 assert_eq!(corrnoise_mechanism_save(noise, theirs.as_ptr()), Status::Ok);
@@ -88,7 +88,7 @@ fn noise_is_that_of_rust() {
     compare::<f16>(f16_entry, f16::from_f32);
 }
 
-/// Calls with bad gradients; nothing may change, and the next good call makes step 0.
+/// A call with bad gradients changes nothing, and the next good call makes step 0.
 #[test]
 fn refused_gradients_change_nothing() {
     let handles = Handles::new();
@@ -203,7 +203,7 @@ fn a_foreign_checkpoint_is_refused_and_the_key_stays() {
     std::fs::remove_file(&path).unwrap();
     assert_eq!(resume(0, null(), 1, &mut noise), Status::Io);
 
-    // The key survived all that, and serves one mechanism.
+    // The key survived all refusals, and serves one mechanism.
     let noise = mechanism(&handles);
     let mut second = null_mut();
     // SAFETY: handles are this test's own.
@@ -259,7 +259,7 @@ fn plans_keys_and_shards_are_refused_with_a_reason() {
         assert_eq!(segment, Range { start: 1024, end: 1034 });
         let gap = Range { start: 1000, end: 1024 };
         assert_eq!(corrnoise_shard_select(handles.shard, &gap, 1, &mut shard), Status::InvalidArgument);
-        // The second ends before it starts, and hides that the third overlaps the first.
+        // The second range ends before it starts, and hides that the third overlaps the first.
         let folded = [(0, 600), (900, 10), (300, 1000)].map(|(start, end)| Range { start, end });
         let status = corrnoise_shard_select(handles.shard, folded.as_ptr(), 3, &mut shard);
         assert_eq!(status, Status::InvalidArgument);

@@ -18,7 +18,7 @@ fn count<E: Element>(entry: Entry<E>, from_f32: fn(f32) -> E) {
     let pointers: Vec<*mut E> = values.iter_mut().map(Vec::as_mut_ptr).collect();
     let mut before = 0;
     for step in 0..6 {
-        // The first steps may set up what is kept.
+        // The first steps may allocate memory that later steps reuse.
         if step == 2 {
             before = allocations();
         }
@@ -31,7 +31,7 @@ fn count<E: Element>(entry: Entry<E>, from_f32: fn(f32) -> E) {
     unsafe { corrnoise_mechanism_free(noise) };
 }
 
-/// The only test of this file: a second one, running beside it, would be counted too.
+/// This is the only test of this file: the allocations of a second one, running beside it, would be counted too.
 #[test]
 fn a_step_allocates_nothing() {
     let (f32_entry, bf16_entry, f16_entry) = ENTRIES;

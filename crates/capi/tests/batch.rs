@@ -22,7 +22,7 @@ fn sampled() -> Handles {
     handles
 }
 
-/// A step on these numbers of values, and whether gradients changed.
+/// Makes a step on these numbers of values, and tells whether gradients changed.
 fn step(noise: *mut MechanismHandle, lengths: [usize; 3]) -> (Status, bool) {
     let mut gradients = lengths.map(|len| vec![1.0_f32; len]);
     let pointers = gradients.each_mut().map(|gradient| gradient.as_mut_ptr());

@@ -1,4 +1,4 @@
-//! What C and C++ programs do: the example compiled and run, its bits compared with Rust's, and the guide compared with it.
+//! The example for C and C++: it is compiled and run, its bits are compared with Rust's, and the guide is compared with it.
 //!
 //! Without a compiler the example is not run, and the test says so, unless `CORRNOISE_REQUIRE_CXX` is set, as CI does.
 
@@ -27,7 +27,7 @@ fn compiler(variable: &str, names: &[&str]) -> Option<String> {
     found
 }
 
-/// The library that cargo built for this test.
+/// The folder of the library that cargo built for this test.
 fn library_folder() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().to_owned()
 }
@@ -54,10 +54,10 @@ fn plan() -> Plan {
         .unwrap()
 }
 
-/// What the example makes, in Rust: 8 steps, goes on in `resume` after 4.
+/// The gradients that the example makes, computed in Rust: 8 steps, resumed in mode `resume` after 4.
 fn expected(folder: &Path, resume: Resume) -> Vec<u8> {
     let shard = || Layout::new([("weight", 700), ("bias", 10)]).unwrap().whole();
-    // Made again to be compared, not to be released.
+    // The noise is made again only to be compared, so there is no ledger.
     let key = || Key::from_file(folder.join("noise.key"), "").unwrap().without_ledger();
     let mut noise = Mechanism::cpu(&plan(), key(), shard()).unwrap();
     let mut bytes = Vec::new();
@@ -93,7 +93,7 @@ fn the_example_makes_the_bits_that_rust_makes() {
     let got = std::fs::read(folder.path().join("gradients.bin")).unwrap();
     assert!(got == expected(folder.path(), Resume::Exact), "the example's bits differ");
 
-    // A key is not overwritten: the second run stops there, and says so.
+    // A key is not overwritten: the second run stops with an error that says so.
     let output = Command::new(&program).arg(folder.path()).output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{message}");
@@ -122,7 +122,7 @@ fn the_header_is_cpp() {
         corrnoise_range segment = {};\n\
         return corrnoise_shard_segment(shard.get(), 0, &segment) == CORRNOISE_STATUS_OK && segment.end == 5 ? 0 : 2;\n}\n";
     std::fs::write(&source, text).unwrap();
-    // Once against each library.
+    // The example is linked once against each library.
     let (folder, flag) = (library_folder(), format!("-Wl,-rpath,{}", library_folder().display()));
     let dynamic = ["-L".into(), folder.display().to_string(), "-lcorrnoise_capi".into(), flag];
     let archive = folder.join("libcorrnoise_capi.a").display().to_string();

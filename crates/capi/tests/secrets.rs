@@ -16,7 +16,7 @@ fn left_by(work: impl FnOnce() + Send, secret: &[u8; 32]) -> usize {
             let here = 0_u8;
             work();
             frame.store(std::hint::black_box(&raw const here).addr() as u64, Ordering::Release);
-            // Neither calls nor returns, so that the stack stays as it was left.
+            // The loop neither calls nor returns, so that the stack stays as it was left.
             while seen.load(Ordering::Acquire) == 0 {
                 std::hint::spin_loop();
             }

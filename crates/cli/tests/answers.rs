@@ -1,4 +1,4 @@
-//! JSON of every subcommand: the documented keys, and the library's numbers to the last digit.
+//! The JSON of every subcommand has the documented keys, and the library's numbers to the last digit.
 
 mod common;
 
@@ -202,7 +202,7 @@ fn bench_measures_and_predicts() {
     let remarks = got["remarks"].as_array().unwrap();
     let shares: Vec<String> = remarks.iter().map(|r| format!("{:.2e}", number(&r["flops_only"]))).collect();
     assert_eq!(shares, ["1.67e-5", "1.67e-2"], "0.0017 % and 1.7 %");
-    // What memory makes of the second one: 408 bytes a parameter take longer than 6000 operations.
+    // The second one is bound by memory: 408 bytes a parameter take longer than 6000 operations.
     let with_memory = remarks[1]["with_memory"].as_array().unwrap();
     assert!(with_memory.len() == 3 && with_memory[1..].iter().all(|share| number(&share["overhead"]) > 1.0));
 }

@@ -1,4 +1,4 @@
-//! `docs/cli.md` says what `--help` says.
+//! The text of `docs/cli.md` is that of `--help`.
 
 #[test]
 fn the_reference_is_made_of_the_help() {

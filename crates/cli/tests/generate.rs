@@ -1,4 +1,4 @@
-//! `generate`: the bytes of a mechanism, whatever the device, the coordinates and the first step.
+//! The subcommand `generate` writes the bytes of a mechanism, whatever the device, the coordinates and the first step.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{KEY, Plans, json, run};
 use corrnoise::{Key, Mechanism, Plan, Shard};
 use std::path::Path;
 
-/// Shape and values of a .npy file of f32.
+/// The shape and the values of a .npy file of f32.
 fn read_npy(path: &Path) -> ((usize, usize), Vec<f32>) {
     let bytes = std::fs::read(path).unwrap();
     assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
@@ -52,7 +52,7 @@ fn rows_are_those_of_a_mechanism() {
             let all =
                 generate(&plans, &name, &[&base[..], &["--steps", "0..30", "--coords", "0..2000"]].concat());
             assert_eq!(bits(&all), bits(&expected.concat()), "{name}, {device}");
-            // From the middle of the plan, and of a tile.
+            // The range begins in the middle of the plan, and of a tile.
             let more = [&base[..], &["--steps", "17..24", "--coords", "333..1501", "--dim", "2000"]].concat();
             let part = generate(&plans, &name, &more);
             let rows: Vec<f32> = expected[17..24].iter().flat_map(|row| row[333..1501].to_vec()).collect();
@@ -113,7 +113,7 @@ fn keys_come_from_files_or_nowhere_and_are_never_printed() {
     assert_ne!(bits(&named), bits(&from_hex));
 }
 
-/// Rows are noise that gradients may have been released with; plans and pictures are no secret.
+/// Only the owner may read rows, which are noise that gradients may have been released with; plans and pictures are no secret.
 #[cfg(unix)]
 #[test]
 fn noise_is_for_its_owner_alone() {
@@ -121,7 +121,7 @@ fn noise_is_for_its_owner_alone() {
     let plans = Plans::new();
     let mode = |name: &str| std::fs::metadata(plans.path(name)).unwrap().permissions().mode() & 0o777;
     std::fs::write(plans.path("usual"), b"").unwrap();
-    // An old file of that name does not make the new one wider.
+    // An old file of that name does not make the new one readable by more people.
     std::fs::write(plans.path("noise.npy"), b"").unwrap();
     generate(&plans, "blt.json", &["--steps", "0..2", "--coords", "0..10"]);
     assert_eq!(mode("noise.npy"), 0o600);

@@ -1,4 +1,4 @@
-//! Plans of a few kilobytes that say anything: what reads one ends soon and in little memory, with an answer or one clear line.
+//! Hostile plans of a few kilobytes: a command that reads one ends soon and in little memory, with an answer or one clear line.
 #![cfg(unix)]
 
 use corrnoise::planner::{
@@ -121,7 +121,7 @@ fn workloads() -> Vec<Workload> {
     ]
 }
 
-/// Every combination, or every so many of them.
+/// All combinations, or one in `every` of them.
 fn plans(every: usize) -> Vec<(String, Plan)> {
     let mut plans = Vec::new();
     let mut number = 0;
@@ -151,14 +151,14 @@ fn plans(every: usize) -> Vec<(String, Plan)> {
     plans
 }
 
-/// Runs commands on a plan under a limit of memory; the slowest of them.
+/// Runs commands on a plan under a limit of memory; returns the time of the slowest.
 fn read(what: &str, plan: &Plan, folder: &Path) -> Duration {
     let path = folder.join("plan.json");
     plan.save(&path).unwrap();
     let mut slowest = Duration::ZERO;
     for command in ["account", "inspect"] {
         let start = Instant::now();
-        // All of the address space, which what is used is less than.
+        // The limit is on the whole address space, of which the memory in use is a part.
         let limited =
             format!("ulimit -v 1048576; exec {} {command} plan.json", env!("CARGO_BIN_EXE_corrnoise"));
         let output = Command::new("sh").args(["-c", &limited]).current_dir(folder).output().unwrap();
@@ -188,7 +188,7 @@ fn some_plans_end_soon_in_little_memory() {
     read_all(1499);
 }
 
-/// Takes hours: `cargo test --release -p corrnoise-cli --test hostile -- --ignored`; with `HOSTILE_EVERY=61`, minutes.
+/// This test takes hours: `cargo test --release -p corrnoise-cli --test hostile -- --ignored`; with `HOSTILE_EVERY=61`, minutes.
 #[test]
 #[ignore = "25,000 plans"]
 fn all_plans_end_soon_in_little_memory() {

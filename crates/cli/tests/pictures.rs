@@ -1,4 +1,4 @@
-//! Pictures are whole files of their kind, and hold what they should.
+//! Pictures are valid files of their kind, and show the numbers that they should.
 
 mod common;
 
@@ -93,7 +93,7 @@ fn a_plan_is_compared_with_its_own_rival_or_with_none() {
     }
 }
 
-/// Of a banded strategy's inverse only what counts is coloured, and both signs are.
+/// The picture of a banded strategy's inverse colours entries of both signs, and only those above the noise level.
 #[test]
 fn heat_maps_diverge_and_end_at_noise_level() {
     let folder = tempfile::tempdir().unwrap();

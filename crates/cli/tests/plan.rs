@@ -1,4 +1,4 @@
-//! `plan` and the commands that read one: documented keys, the library's numbers to the last digit, and claims that do not hold.
+//! The subcommand `plan` and those that read a plan: documented keys, the library's numbers to the last digit, and claims that do not hold.
 
 mod common;
 
@@ -148,7 +148,7 @@ fn one_strategy_under_every_schedule() {
 #[test]
 fn amplified_plans_and_other_terms() {
     let data = "--dataset-size 400 --batch-size 10 --steps 24";
-    // One round's noise multiplier, as in DP-SGD.
+    // The noise multiplier is that of one round, as in DP-SGD.
     let line =
         format!("plan {data} --noise-multiplier 1.5 --delta 1e-5 --strategy identity --sampling poisson");
     let (got, plain) = plan(&line);
@@ -185,7 +185,7 @@ fn a_comparison_is_at_one_epsilon() {
             assert!(number(&row["relative_noise"]) > 0.0);
         }
     }
-    // One strategy, as asked for: independent noise is at the same ε.
+    // One strategy was asked for: independent noise is at the same ε.
     let (got, banded) =
         plan(&format!("plan {data} --noise-multiplier 1.25 -s banded-opt:4 --sampling block-poisson:4"));
     assert_eq!(
@@ -206,7 +206,7 @@ fn a_comparison_is_at_one_epsilon() {
     assert!(code == 2 && stderr.contains("expected one with a finite ε above 0 at δ = 1e-6"), "{stderr}");
 }
 
-/// The limit is about what runs: rows that a ring makes ahead count.
+/// The limit of state is about what runs: rows that a ring makes ahead count.
 #[test]
 fn memory_is_what_the_engine_holds() {
     let line = "plan --steps 200 --participation minsep:50,3 --epsilon 2 --delta 1e-6";
@@ -271,7 +271,7 @@ fn inspect_reads_a_plan() {
     assert_eq!(number(&other["sensitivity"]), loss.sensitivity.value);
 }
 
-/// Plans without a certificate, of every form, with restarts and scales.
+/// Tests plans without a certificate, of every form, with restarts and scales.
 #[test]
 fn inspect_reads_every_form() {
     let plans = common::Plans::new();
@@ -352,7 +352,7 @@ fn a_claim_that_does_not_hold_is_exit_code_1() {
     }
 }
 
-/// Noise that is not what the certificate is for: refused by whatever loads the plan, under whatever fingerprint.
+/// A plan whose noise is not what its certificate is for is refused by every command that loads it, under any fingerprint.
 #[test]
 fn noise_that_is_not_the_certificate_s_does_not_load() {
     let (_folder, path) = written("plan --steps 24 --epsilon 2 --delta 1e-7 --strategy banded-opt:4");
@@ -402,7 +402,7 @@ fn an_old_file_is_replaced_and_people_are_told() {
     Plan::load(&path).unwrap();
 }
 
-/// Command lines, and the same in the keywords of other languages.
+/// Command lines, each with the same options in the keywords of other languages.
 const OTHER_LANGUAGES: [(&str, &str); 10] = [
     ("--steps 24 --mu 1 -s banded:5", r#"{"steps": 24, "mu": 1, "strategy": "banded:5"}"#),
     (
@@ -443,7 +443,7 @@ const OTHER_LANGUAGES: [(&str, &str); 10] = [
     ("--steps 30 --mu 1 --max-state-bytes 8", r#"{"steps": 30, "mu": 1, "max_state_bytes": 8}"#),
 ];
 
-/// Equal but for the last digits: logarithms and FFTs round differently from machine to machine.
+/// True if values are equal but for the last digits: logarithms and FFTs round differently from machine to machine.
 fn close(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => {
@@ -458,7 +458,7 @@ fn close(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// `tests/data/plans.json`, read by the tests of `crates/python`; `CORRNOISE_BLESS=1` writes it anew.
+/// Checks `tests/data/plans.json`, which the tests of `crates/python` read; `CORRNOISE_BLESS=1` writes it anew.
 #[test]
 fn the_plans_of_other_languages_are_fresh() {
     let made = OTHER_LANGUAGES.map(|(line, keywords)| {
@@ -469,7 +469,7 @@ fn the_plans_of_other_languages_are_fresh() {
     let made = Value::from(made.to_vec());
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/plans.json");
     if std::env::var_os("CORRNOISE_BLESS").is_some() {
-        // A line for each.
+        // The file has one line per plan.
         let lines = made.as_array().unwrap().iter().map(Value::to_string).collect::<Vec<_>>();
         std::fs::write(path, format!("[\n{}\n]\n", lines.join(",\n"))).unwrap();
     }

@@ -1,10 +1,10 @@
-//! Bad command lines: one line on stderr that names the value, exit code 2, no panic, nothing left behind.
+//! Bad command lines end with one line on stderr that names the value, with exit code 2, without a panic, and leave nothing behind.
 
 mod common;
 
 use common::{KEY, Plans, binary};
 
-/// A command line as words, `{x}` being a file of the test's folder, and what the message must contain.
+/// Command lines, in which `{x}` is a file of the test's folder, and the words that the message must contain.
 const CASES: [(&str, &[&str]); 73] = [
     // The command line itself.
     ("", &["subcommand"]),
@@ -67,7 +67,7 @@ const CASES: [(&str, &[&str]); 73] = [
     ("account --sampling-prob 0.1 --steps 10 --mu 1 --delta 1e-6", &["--mu 1", "--noise-multiplier"]),
     ("account --sampling-prob 0.1 --steps 10 --noise-multiplier 1 --delta 1e-310", &["e-310", "1e-300"]),
     ("account --sampling-prob 0.1 --steps 10 --epsilon 1 --delta 1e-310", &["e-310", "1e-300"]),
-    // Noise ends: what would lie beyond is no claim.
+    // The engine's normals are bounded, so a claim that needs larger ones is refused.
     (
         "plan --steps 9 -p single -s identity --mu 5 --delta 1e-6",
         &["delta is 1e-6", "above 8.2", "9.4 standard"],
@@ -128,7 +128,7 @@ const MORE: [(&str, &[&str]); 6] = [
     ("bench --clipping-factor 0.5", &["0.5", "at least 1"]),
 ];
 
-/// Plans: `BASE` is a question that has an answer.
+/// Command lines about plans, in which `BASE` stands for a line that has an answer.
 const PLANS: [(&str, &[&str]); 56] = [
     // How long, how much.
     ("plan", &["--steps", "--epochs", "--epsilon"]),
@@ -285,7 +285,7 @@ fn a_misplaced_key_is_not_shown() {
     }
 }
 
-/// A full disk, as far as a test can make one: the device that is always full. It must still be there afterwards.
+/// Tests a full disk by the device that is always full. The device must still be there afterwards.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk() {
@@ -294,7 +294,7 @@ fn a_full_disk() {
     let line = "generate --plan {blt.json} KEY --steps 0..30 --coords 0..9999 --out /dev/full";
     refuse(line, &words(line, &plans), &["/dev/full", "No space left"]);
     assert!(std::fs::metadata("/dev/full").unwrap().file_type().is_char_device());
-    // Standard output that is full.
+    // Standard output is full here.
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_corrnoise"))
         .args(["account", "--mu", "1", "--json"])
@@ -305,7 +305,7 @@ fn a_full_disk() {
     assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
 }
 
-/// `corrnoise … | head -1` ends quietly.
+/// A command whose reader ends early, as in `corrnoise … | head -1`, ends quietly.
 #[cfg(unix)]
 #[test]
 fn a_closed_pipe_is_no_error() {

@@ -1,11 +1,11 @@
-//! What people see: lines within the width of their terminal, words that fit their numbers, sensible units.
+//! The output at a terminal has lines within its width, words that fit their numbers, and sensible units.
 
 mod common;
 
 use common::{Plans, run};
 use corrnoise_cli::Screen;
 
-/// What a command line prints on a screen.
+/// The text that a command line prints on a screen.
 fn on(screen: Screen, line: &[&str]) -> String {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let arguments = std::iter::once("corrnoise").chain(line.iter().copied()).map(Into::into);
@@ -20,7 +20,7 @@ fn words(text: &str) -> Vec<&str> {
     words
 }
 
-/// Columns of a line as a terminal shows it.
+/// The number of columns of a line as a terminal shows it.
 fn columns(line: &str) -> usize {
     console::measure_text_width(line)
 }
@@ -78,7 +78,7 @@ fn bench_fits_and_has_sensible_units() {
         assert!(text.contains(bytes), "{bytes}: {text}");
     }
     assert!(!text.contains("264 B") && text.contains("(predicted)"), "{text}");
-    // One of each.
+    // Every count is one here, so that words must be singular.
     let line = ["bench", "--quick", "--steps", "1", "--params", "1", "--batch", "1", "--seq", "1"];
     let text = on(Screen::PLAIN, &line);
     assert!(text.contains("model: 1 parameter, 1 example of 1 token, "), "{text}");
@@ -112,7 +112,7 @@ fn lines_of_verify_end_within_the_terminal() {
         let longest = text.lines().map(columns).max().unwrap();
         assert!(longest <= width, "{width}: {text}");
         assert_eq!(text.lines().filter(|line| line.starts_with("ok ")).count(), 11, "{text}");
-        // What continues a line is indented, so that every check is found at the left edge.
+        // Continuation lines are indented, so that every check is found at the left edge.
         let continued = text.lines().filter(|line| line.starts_with(' ')).count();
         assert_eq!(continued == 0, width == 200, "{width}: {text}");
     }

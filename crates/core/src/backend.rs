@@ -1,4 +1,4 @@
-//! What differs per device, and nothing more.
+//! The interface between a mechanism and a device: all that differs per device, and nothing more.
 
 use crate::error::{Error, Result};
 use crate::form::Kernel;
@@ -8,9 +8,9 @@ use crate::row::{Family, Incarnations, Row};
 /// The work of one step, lowered from the plan: the same for every device.
 #[derive(Debug)]
 pub struct Step<'a> {
-    /// Which step; for messages only, the rows are already named.
+    /// The number of the step, for messages only: the kernel names its rows itself.
     pub number: u64,
-    /// `g ← fma(scale, z̃, g)`.
+    /// The factor of the noise: `g ← fma(scale, z̃, g)`.
     pub scale: f32,
     /// How `z̃` is made from rows and state.
     pub kernel: StepKernel<'a>,
@@ -19,7 +19,7 @@ pub struct Step<'a> {
 /// A form at one step.
 #[derive(Debug)]
 pub enum StepKernel<'a> {
-    /// `z̃ = z − Σ αᵢ mᵢ`, `mᵢ ← λᵢ mᵢ + z̃`.
+    /// One step of a BLT: `z̃ = z − Σ αᵢ mᵢ`, `mᵢ ← λᵢ mᵢ + z̃`.
     Blt {
         /// The name of the row `z`.
         row: Row,
@@ -27,19 +27,19 @@ pub enum StepKernel<'a> {
         scale: &'a [f32],
         /// The decays λᵢ, one per buffer.
         decay: &'a [f32],
-        /// The buffers are zero, whatever memory holds: the first step, or one that restarts.
+        /// True at the first step and at a restart: the buffers count as zero, whatever memory holds.
         fresh: bool,
     },
-    /// `y = z − Σ cₐ y₋ₐ` over the ages that exist, youngest first; `y` becomes age 1.
+    /// One step of a ring: `y = z − Σ cₐ y₋ₐ` over the ages that exist, youngest first; `y` becomes age 1.
     Ring {
         /// The name of the row `z`.
         row: Row,
-        /// cₐ for ages 1, 2, …; may be shorter than the ring.
+        /// The coefficients cₐ for ages 1, 2, …; there may be fewer than the ring has rows.
         coefs: &'a [f32],
     },
-    /// `z̃ = Σ w z_row` in the order given.
+    /// A weighted sum of rows, `z̃ = Σ w z_row`, in the order given.
     Regenerate {
-        /// Names of rows, each with its weight.
+        /// The names of the rows, each with its weight.
         terms: &'a [(Row, f32)],
     },
 }

@@ -1,4 +1,4 @@
-//! The number types of gradients, once: what they are called, how large they are, and which Rust type holds them.
+//! The number types of gradients: what they are called, how large they are, and which Rust type holds them.
 //!
 //! [`Dtype`] is the type as a value, for memory that comes from another language; [`Element`] is the same as a Rust type, for which the
 //! kernels are compiled. [`with_element!`](crate::with_element) goes from the first to the second. A new number type is an arm in each of
@@ -37,7 +37,7 @@ impl Dtype {
         Dtype::ALL.into_iter().find(|dtype| dtype.tag() == tag)
     }
 
-    /// Bytes of one value.
+    /// The bytes of one value.
     pub const fn bytes(self) -> usize {
         match self {
             Dtype::F32 => 4,
@@ -87,13 +87,13 @@ pub trait Element: Stored + Default + PartialEq + fmt::Debug + 'static {
     /// The same type as a value.
     const DTYPE: Dtype;
 
-    /// The nearest value, ties to even.
+    /// The nearest value of this type, ties to even.
     fn from_f32(value: f32) -> Self;
 
     /// The value whose bits are the lowest ones of `bits`.
     fn from_bits(bits: u32) -> Self;
 
-    /// The bits of the value, the lowest ones of the result.
+    /// The bits of the value, as the lowest bits of the result.
     fn to_bits(self) -> u32;
 
     /// True if one of the values left the type's range.

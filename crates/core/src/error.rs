@@ -2,16 +2,16 @@
 
 use std::path::PathBuf;
 
-/// What can go wrong between a plan and a noisy gradient.
+/// An error between reading a plan and adding noise to a gradient.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A coefficient, scale or standard deviation outside its domain.
+    /// A number lies outside its domain, such as a coefficient, a scale or a standard deviation.
     #[error("{name} is {value}: expected {expected}")]
     Parameter {
-        /// Which number, with its index where it has one.
+        /// The number's name, with its index where it has one.
         name: String,
-        /// The number as given.
+        /// The number as it was given.
         value: String,
         /// The domain it has to lie in.
         expected: String,
@@ -33,7 +33,7 @@ pub enum Error {
     PastEnd {
         /// The step asked for.
         step: u64,
-        /// How many the plan has.
+        /// The number of steps of the plan.
         num_steps: u64,
     },
     /// An earlier step failed half-way, so the gradient and the state no longer match.
@@ -68,7 +68,7 @@ pub enum Error {
         /// The step at which it happened.
         step: u64,
     },
-    /// A start that would make rows of noise which were made before.
+    /// A start was refused because it would make rows of noise which were made before.
     #[error("noise would be made twice: {0}")]
     Repeated(String),
     /// The mechanism was made before the process was forked: it is the parent's, which goes on with it.
@@ -85,7 +85,7 @@ pub enum Error {
         /// The step that the mechanism makes next.
         next_step: u64,
     },
-    /// A step without its batch, of a plan that draws batches.
+    /// A step was asked for without its batch, of a plan that draws batches.
     #[error(
         "step {step} has no batch, and the plan's claim holds for the batches it draws: call for_batch(&batch) with the batch \
          of step {step}, or unchecked_batch() if it was drawn elsewhere"
@@ -94,7 +94,7 @@ pub enum Error {
         /// The step to be made.
         step: u64,
     },
-    /// Steps that a graph replays, of a plan that draws batches.
+    /// A graph was to replay steps of a plan that draws batches, so nobody can check their batches.
     #[error(
         "the batches of step {step} and those after it cannot be seen while a graph is replayed, and the plan's claim holds \
          for the batches it draws: call unchecked_batch() before begin_replay if the graph takes those"
@@ -103,16 +103,16 @@ pub enum Error {
         /// The first step to be handed over.
         step: u64,
     },
-    /// A batch of another plan or run.
+    /// A batch belongs to another plan or to another run.
     #[error("batch refused: {0}")]
     Batch(String),
-    /// A plan that cannot be used.
+    /// The plan cannot be used; the text says why.
     #[error("plan refused: {0}")]
     Plan(String),
-    /// Key material that cannot be used.
+    /// The key material cannot be used; the text says why.
     #[error("key refused: {0}")]
     Key(String),
-    /// A checkpoint that cannot be used.
+    /// The checkpoint cannot be used.
     #[error("checkpoint {} refused: {reason}", path.display())]
     Checkpoint {
         /// The file that holds the checkpoint.
@@ -127,7 +127,7 @@ pub enum Error {
         action: &'static str,
         /// The file that it was tried on.
         path: PathBuf,
-        /// What the system said.
+        /// The error that the system reported.
         source: std::io::Error,
     },
     /// The state does not fit into memory.
@@ -141,11 +141,11 @@ pub enum Error {
     Device(String),
 }
 
-/// Result of this crate.
+/// A result with this crate's error.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// A number outside its domain.
+    /// An [`Error::Parameter`], for a number outside its domain.
     pub fn parameter(
         name: impl Into<String>,
         value: impl std::fmt::Display,
@@ -154,7 +154,7 @@ impl Error {
         Error::Parameter { name: name.into(), value: value.to_string(), expected: expected.into() }
     }
 
-    /// A list of the wrong length.
+    /// An [`Error::Length`], for a list of the wrong length.
     pub fn length(name: impl Into<String>, got: usize, expected: impl Into<String>) -> Self {
         Error::Length { name: name.into(), got: got as u64, expected: expected.into() }
     }

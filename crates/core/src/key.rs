@@ -11,7 +11,7 @@ use std::path::Path;
 /// Bytes of stack that deriving a key may use: the hash's own state and what it spills.
 const DERIVATION_STACK: usize = 1 << 15;
 
-/// As [`DERIVATION_STACK`], for hashing a long text with a key: chunks are hashed side by side, and their halves recursively.
+/// Bytes of stack that hashing a long text with a key may use: chunks are hashed side by side, and their halves recursively.
 const MAC_STACK: usize = 1 << 16;
 
 /// The most bytes that a key file may have: 64 digits, with room for blanks.
@@ -68,7 +68,7 @@ impl Key {
         Key { bytes: Secret::copy_of(&bytes), run_id: run_id.into(), ledger: Place::Nowhere }
     }
 
-    /// As [`Key::from_bytes`], from 64 hexadecimal digits.
+    /// A key from 64 hexadecimal digits, with the duties of [`Key::from_bytes`].
     pub fn from_hex(text: &str, run_id: impl Into<String>) -> Result<Key> {
         // The text is not repeated in the error: it may be a key with a typing mistake.
         let refuse = || Error::Key(format!("{} characters: expected 64 hexadecimal digits", text.len()));
@@ -76,7 +76,7 @@ impl Key {
         Ok(Key { bytes, run_id: run_id.into(), ledger: Place::Nowhere })
     }
 
-    /// As [`Key::from_bytes`], from a file of 32 raw bytes or 64 hexadecimal digits. A key made by [`Key::create_file`]
+    /// A key from a file of 32 raw bytes or 64 hexadecimal digits, with the duties of [`Key::from_bytes`]. A key made by [`Key::create_file`]
     /// belongs to one run, whose id is empty. Warns of a file that others than the owner may read.
     pub fn from_file(path: impl AsRef<Path>, run_id: impl Into<String>) -> Result<Key> {
         let (path, run_id) = (path.as_ref(), run_id.into());
@@ -142,7 +142,7 @@ impl Key {
         self
     }
 
-    /// Where runs of this key are recorded.
+    /// The place where runs of this key are recorded.
     pub(crate) fn ledger(&self) -> &Place {
         &self.ledger
     }

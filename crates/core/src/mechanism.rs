@@ -1,4 +1,4 @@
-//! The mechanism: each step exactly once, in order, never past the end.
+//! The mechanism makes each step exactly once, in order, and none past the end of the plan.
 
 mod batch;
 mod replay;
@@ -25,8 +25,8 @@ use std::path::Path;
 ///
 /// # Guarantees
 /// - Step `t` is made once: adding one row to two gradients would reveal their difference, so there is no way back.
-/// - No step past `num_steps`: the claim covers no more.
-/// - Where the plan draws batches, no step without its batch: [`Mechanism::for_batch`], or by name
+/// - No step past `num_steps` is made: the claim covers no more.
+/// - Where the plan draws batches, no step is made without its batch: [`Mechanism::for_batch`], or by name
 ///   [`Mechanism::unchecked_batch`].
 /// - Rejected input changes nothing. A step that fails half-way poisons the mechanism: every later call says so.
 /// - The noise depends on key, plan, run id, step, incarnation and coordinate; not on threads, sharding or device.
@@ -36,23 +36,23 @@ pub struct Mechanism<B = Cpu> {
     plan: Plan,
     key: Key,
     run_key: RunKey,
-    /// Names the run in public: deriving it takes longer than a small step.
+    /// The public name of the run, kept because deriving it takes longer than a small step.
     commitment: Fingerprint,
     shard: Shard,
     incarnations: Incarnations,
     next_step: u64,
     poisoned: Option<u64>,
-    /// While the device counts: how many steps from `next_step` on were handed over, and what the claim counted before.
+    /// While the device counts steps: how many from `next_step` on were handed over, and what the claim counted before.
     replaying: Option<(u64, u64)>,
     /// The step whose batch is known or vouched for.
     admitted: Option<Admitted>,
-    /// Reused by every step, so that a step allocates nothing.
+    /// Scratch memory that every step reuses, so that a step allocates nothing.
     terms: Vec<(Row, f32)>,
-    /// The process that this was made in: a fork of it must not make the same rows.
+    /// The process that the mechanism was made in: a fork of it must not make the same rows.
     process: Process,
-    /// What the key's ledger knows of this mechanism; nothing where there is no ledger.
+    /// The entry of this mechanism in the key's ledger; none where there is no ledger.
     claim: ManuallyDrop<Option<Claim>>,
-    /// Why no step can be made before a state was loaded.
+    /// The reason why no step can be made before a state was loaded, if there is one.
     refused: Option<String>,
     /// Incarnations that this object had before, and the step after the last that each of them made.
     past: Vec<(Vec<u8>, u64)>,
@@ -75,31 +75,31 @@ impl<B> Drop for Mechanism<B> {
 /// What a resumed run does about rows that the dead run made after the checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Resume {
-    /// Never makes them again: all rows from here on come from a key of their own, derived with a fresh random nonce.
+    /// The resumed run never makes those rows again: all rows from here on come from a key of their own, derived with a fresh random nonce.
     /// However often a checkpoint is resumed, copied or rolled back to, no two incarnations share a row.
     #[default]
     NewIncarnation,
-    /// The same, with a nonce that all processes of the run share: one process draws it and sends it to the others. It must
+    /// A fresh key, too, but from a nonce that all processes of the run share: one process draws it and sends it to the others. It must
     /// never have been used before.
     SharedIncarnation([u8; Incarnations::NONCE_LEN]),
-    /// Goes on bit for bit. Only for a run of which it is certain that it released nothing after the checkpoint.
+    /// The run goes on bit for bit. This is only for a run of which it is certain that it released nothing after the checkpoint.
     Exact,
 }
 
-/// What to write besides the state.
+/// Options of [`Mechanism::save_with`]: what to write besides the state.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SaveOptions {
-    /// Store the key in the file, so that it alone resumes the run.
+    /// Stores the key in the file, so that the file alone resumes the run.
     pub include_key: bool,
 }
 
 impl Mechanism<Cpu> {
-    /// A new run on the CPU, with all cores.
+    /// Begins a run on the CPU, with all cores.
     pub fn cpu(plan: &Plan, key: Key, shard: Shard) -> Result<Self> {
         Self::cpu_with(plan, key, shard, CpuOptions::default())
     }
 
-    /// A new run on the CPU.
+    /// Begins a run on the CPU, with options.
     pub fn cpu_with(plan: &Plan, key: Key, shard: Shard, options: CpuOptions) -> Result<Self> {
         Self::with_backend(plan, key, shard, |keys, shard| Cpu::new(plan, keys, shard, options))
     }
@@ -139,19 +139,19 @@ impl Mechanism<Cpu> {
         self.run_step(Gradients::new(gradients))
     }
 
-    /// Bytes of state that this process holds.
+    /// The bytes of state that this process holds.
     pub fn state_bytes(&self) -> u64 {
         self.backend.state_bytes()
     }
 
-    /// What runs, for people: instructions and threads.
+    /// A text for people that names the instructions and the threads in use.
     pub fn describe(&self) -> String {
         self.backend.describe()
     }
 }
 
 impl<B: Backend> Mechanism<B> {
-    /// A new run on a backend that was made for this plan; `backend` receives the keys of the run's incarnations by number.
+    /// Begins a run on a backend that was made for this plan; `backend` receives the keys of the run's incarnations by number.
     pub fn with_backend(
         plan: &Plan,
         key: Key,
@@ -161,7 +161,7 @@ impl<B: Backend> Mechanism<B> {
         Self::build(plan, key, shard, Incarnations::first(), 0, Some(Start::First), backend)
     }
 
-    /// As [`Mechanism::with_backend`], for programs that make the mechanism first and then load a state into it
+    /// Does what [`Mechanism::with_backend`] does, for programs that make the mechanism first and then load a state into it
     /// ([`Mechanism::reload_from`]): what the ledger refuses is refused at the first step, unless a state was loaded before.
     pub fn awaiting_state(
         plan: &Plan,
@@ -234,9 +234,9 @@ impl<B: Backend> Mechanism<B> {
         self.check_admitted()?;
         self.backend.check(&gradients)?;
         let _span = tracing::trace_span!("step", step).entered();
-        // Set before and cleared after, so that neither an error nor a panic leaves a usable mechanism behind.
+        // The mark is set before and cleared after, so that neither an error nor a panic leaves a usable mechanism behind.
         self.poisoned = Some(step);
-        // Counted before it is made: whenever the process dies, the ledger knows of every row that was released.
+        // A step is counted before it is made: whenever the process dies, the ledger knows of every row that was released.
         self.count(step + 1);
         let lowered = Step::lower(&self.plan, step, &self.incarnations, &mut self.terms)?;
         let outcome = self.backend.step(&lowered, gradients);
@@ -248,7 +248,7 @@ impl<B: Backend> Mechanism<B> {
         outcome
     }
 
-    /// Counts all steps before `next_step` as made, in the ledger.
+    /// Records in the ledger that all steps before `next_step` are made.
     fn count(&self, next_step: u64) {
         if let Some(claim) = &*self.claim {
             claim.advance(next_step);
@@ -265,7 +265,7 @@ impl<B: Backend> Mechanism<B> {
         }
     }
 
-    /// Whether a step could be made now: refuses a fork, a poisoned mechanism, a replay, and a device that is not ready.
+    /// Checks whether a step could be made now: refuses a fork, a poisoned mechanism, a replay, and a device that is not ready.
     pub fn check_usable(&self) -> Result<()> {
         self.check_whole()?;
         match self.replaying {
@@ -292,8 +292,8 @@ impl<B: Backend> Mechanism<B> {
         checkpoint::write(path.as_ref(), &self.content(&info, key))
     }
 
-    /// A checkpoint without the key, as bytes: what [`Mechanism::save`] writes, for [`Checkpoint::from_bytes`]. As secret as the
-    /// key; to be wiped by whoever holds it.
+    /// A checkpoint without the key, as bytes: what [`Mechanism::save`] writes, for [`Checkpoint::from_bytes`]. It is as secret as the
+    /// key; whoever holds it should wipe it.
     pub fn state(&self) -> Result<Vec<u8>> {
         self.check_usable()?;
         let _span = tracing::debug_span!("state", step = self.next_step).entered();
@@ -340,7 +340,7 @@ impl<B: Backend> Mechanism<B> {
         &self.plan
     }
 
-    /// The coordinates this process makes noise for.
+    /// The coordinates that this process makes noise for.
     pub fn shard(&self) -> &Shard {
         &self.shard
     }

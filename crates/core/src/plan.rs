@@ -1,7 +1,7 @@
-//! The plan: all that the online half needs to know, in a file that checks itself.
+//! The plan: all that the online half needs to know, in a file that holds its own fingerprint.
 //!
-//! A plan holds no secret. Its fingerprint covers every number that shapes the noise; keys and checkpoints are bound to it. It finds
-//! damage and names the plan, but is no signature: anyone can compute it. That a claim holds is for the offline half to say.
+//! A plan holds no secret. Its fingerprint covers every number that shapes the noise; keys and checkpoints are bound to it. The
+//! fingerprint detects damage and names the plan, but is no signature: anyone can compute it. Whether a claim holds, the planner checks.
 
 mod stated;
 #[cfg(test)]
@@ -17,15 +17,15 @@ use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::path::Path;
 
-/// Version of the plan's file format.
+/// The version of the plan's file format.
 const PLAN_VERSION: u32 = 1;
 
-/// A plan of thousands of dense rows has 70 MB and two million values. Values take up to 64 bytes while they are parsed: whatever a file
-/// says, reading it takes less than a gigabyte.
+/// The largest plan file that is read. A plan of thousands of dense rows has 70 MB and two million values, and a value takes up to 64 bytes
+/// while it is parsed: with this limit and the next, reading any file takes less than a gigabyte.
 const MOST_BYTES: u64 = 200_000_000;
 const MOST_VALUES: usize = 8_000_000;
 
-/// Version of the noise specification this crate implements (`docs/noise-spec.md`).
+/// The version of the noise specification that this crate implements (`docs/noise-spec.md`).
 pub const NOISE_SPEC_VERSION: u32 = 1;
 
 /// A calibrated mechanism: how many steps, which form, how much noise.
@@ -65,8 +65,8 @@ struct Body {
     certificate: Option<Certificate>,
 }
 
-/// What the offline half says of a plan, and why: JSON that this crate keeps and binds to the noise. It reads only for how much noise
-/// the claim was made, and refuses a plan that has another amount.
+/// The planner's claim about a plan, and its reasons: JSON that this crate keeps and binds to the noise. The crate reads only for how much
+/// noise the claim was made, and refuses a plan that has another amount.
 pub type Certificate = serde_json::Map<String, serde_json::Value>;
 
 #[derive(Serialize, Deserialize)]
@@ -98,7 +98,7 @@ impl Plan {
         Body { rounds, ..self.body }.seal()
     }
 
-    /// The same plan for batches chosen in this way.
+    /// The same plan, for batches that are chosen in this way.
     pub fn with_sampling(self, sampling: Sampling) -> Result<Plan> {
         Body { sampling: Some(sampling), ..self.body }.seal()
     }
@@ -135,7 +135,7 @@ impl Plan {
         write_atomically(path, Access::Usual, |file| write(file).map_err(Error::io("write", path)))
     }
 
-    /// Parses and checks a plan.
+    /// Parses a plan and checks it, as [`Plan::load`] does.
     pub fn from_json(text: &str) -> Result<Plan> {
         let refuse = |error: serde_json::Error| Error::Plan(error.to_string());
         let values = text.bytes().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
@@ -159,7 +159,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The plan as text.
+    /// The plan as JSON text.
     pub fn to_json(&self) -> String {
         let file = File {
             corrnoise_plan: PLAN_VERSION,
@@ -179,7 +179,7 @@ impl Plan {
         self.body.rounds
     }
 
-    /// Standard deviation of `Z`.
+    /// The standard deviation of `Z`.
     pub fn stddev(&self) -> f64 {
         self.body.stddev
     }
@@ -189,23 +189,23 @@ impl Plan {
         &self.body.form
     }
 
-    /// How batches are chosen, if the plan says it.
+    /// The sampling scheme of batches, if the plan names one.
     pub fn sampling(&self) -> Option<Sampling> {
         self.body.sampling
     }
 
-    /// Whether the plan draws the batch of every step: a [`Sampler`](crate::Sampler) does, and the claim holds for those
-    /// batches only. Not where participants come by themselves, nor where the plan says nothing of batches.
+    /// True if a [`Sampler`](crate::Sampler) draws the batch of every step; the claim then holds for those batches only. False where
+    /// participants come by themselves, and where the plan says nothing of batches.
     pub fn draws_batches(&self) -> bool {
         self.body.sampling.is_some_and(|sampling| sampling.dataset_size().is_some())
     }
 
-    /// What the offline half says of this plan.
+    /// The planner's claim about this plan, if it has one.
     pub fn certificate(&self) -> Option<&Certificate> {
         self.body.certificate.as_ref()
     }
 
-    /// What names this plan.
+    /// The fingerprint that names this plan.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
@@ -244,7 +244,7 @@ impl Body {
         Ok(plan)
     }
 
-    /// BLAKE3 of the plan as compact JSON in which every float is the 16 hex digits of its bits: independent of how a
+    /// BLAKE3 of the plan as compact JSON in which every float is the 16 hex digits of its bits: it does not depend on how a
     /// JSON library prints decimals.
     fn fingerprint(&self) -> Fingerprint {
         let mut hasher = blake3::Hasher::new_derive_key("corrnoise 2026 plan fingerprint v1");
@@ -255,7 +255,7 @@ impl Body {
 }
 
 impl Plan {
-    /// A scale that overflows, vanishes or loses digits would void the claim.
+    /// Refuses a scale that overflows, vanishes or loses digits: it would void the claim.
     fn check_scales(&self) -> Result<()> {
         let distinct = self.body.form.num_output_scales().min(self.num_steps());
         for step in 0..distinct {
@@ -272,7 +272,7 @@ impl Plan {
     }
 }
 
-/// Keys in ascending order at every level, whatever order the build's JSON maps keep: the fingerprint is taken of this.
+/// Writes keys in ascending order at every level, whatever order the build's JSON maps keep: the fingerprint is taken of this.
 fn sorted<S: serde::Serializer>(
     certificate: &Option<Certificate>,
     serializer: S,

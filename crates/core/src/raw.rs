@@ -10,12 +10,12 @@ use crate::mechanism::Mechanism;
 #[derive(Default)]
 pub struct RawGradients {
     spans: Vec<(usize, usize)>,
-    /// The memory of a list of slices of any element type. Empty between steps.
+    /// The memory of a list of slices of any element type; the list is empty between steps.
     kept: Vec<&'static mut [()]>,
 }
 
 impl RawGradients {
-    /// As [`Mechanism::add_to_all`], on `(pointer, length)` each. Refuses null, misaligned and overlapping memory.
+    /// Does what [`Mechanism::add_to_all`] does, on a list of `(pointer, length)`. Refuses null, misaligned and overlapping memory.
     ///
     /// # Safety
     /// Memory of a length that the shard expects is initialised, and used by nobody else until this returns.
@@ -28,10 +28,10 @@ impl RawGradients {
         unsafe { self.with_slices(mechanism, gradients, |mechanism, slices| mechanism.add_to_all(slices)) }
     }
 
-    /// As [`RawGradients::add_to`], for a mechanism on any backend: `step` receives the memory as slices.
+    /// Does what [`RawGradients::add_to`] does, for a mechanism on any backend: `step` receives the memory as slices.
     ///
     /// # Safety
-    /// As [`RawGradients::add_to`].
+    /// The contract is that of [`RawGradients::add_to`].
     pub unsafe fn with_slices<E: Element, B: Backend>(
         &mut self,
         mechanism: &mut Mechanism<B>,
@@ -83,7 +83,7 @@ impl RawGradients {
     }
 }
 
-/// The memory of a list, for a list of another type of the same size: collecting nothing in place keeps the allocation.
+/// Reuses the memory of a list for a list of another type of the same size: collecting nothing in place keeps the allocation.
 fn emptied<A, B>(mut list: Vec<A>) -> Vec<B> {
     list.clear();
     list.into_iter().map(|_| unreachable!("the list is empty")).collect()

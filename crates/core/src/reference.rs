@@ -6,7 +6,7 @@ use crate::form::{Form, Kernel};
 use crate::noise::normal;
 use crate::row::{Family, Incarnations, Row};
 
-/// `z̃` of one coordinate at steps `0..num_steps`, before scale and standard deviation. `ciphers` are those of the run's
+/// The noise `z̃` of one coordinate at steps `0..num_steps`, before scale and standard deviation. `ciphers` are those of the run's
 /// incarnations, by number.
 ///
 /// # Panics

@@ -21,7 +21,7 @@ pub const CHACHA: File = file!("chacha.txt");
 pub const GAUSS: File = file!("gauss.txt");
 /// Normals by key, row and coordinate.
 pub const NORMALS: File = file!("normals.txt");
-/// Noise of whole forms, step by step.
+/// The noise of whole forms, step by step.
 pub const FORMS: File = file!("forms.txt");
 /// Gradients of every number type before and after one step.
 pub const GRADIENTS: File = file!("gradients.txt");
@@ -30,7 +30,7 @@ pub const GRADIENTS: File = file!("gradients.txt");
 pub struct Vector {
     /// The kind of the vector, the first word of its line.
     pub kind: &'static str,
-    /// File and line, for messages.
+    /// The file and the line, for messages.
     pub place: String,
     /// The origin of the expected values.
     pub source: &'static str,

@@ -64,7 +64,7 @@ def neg(a):
 
 
 def sqrt(a):
-    """Correctly rounded: an integer root with far more bits than needed, and a sticky bit if it was not exact."""
+    """The square root, correctly rounded: an integer root with far more bits than needed, and a sticky bit if it was not exact."""
     value = exact(a)
     shift = 160
     scaled = (value.numerator << (2 * shift)) // value.denominator

@@ -92,8 +92,8 @@ fn a_replay_that_cannot_end_keeps_what_its_graph_reads() {
     let (plan, shard) = (plan(), Shard::whole(LEN as u64).unwrap());
     let mut cuda = Cuda::new(&plan, &[RunKey::from_bytes([5; 32])], &shard, &stream).unwrap();
     for number in 0..4 {
-        let (lives, mut terms) = (Incarnations::first(), Vec::new());
-        cuda.schedule(&Step::lower(&plan, number, &lives, &mut terms).unwrap()).unwrap();
+        let (incarnations, mut terms) = (Incarnations::first(), Vec::new());
+        cuda.schedule(&Step::lower(&plan, number, &incarnations, &mut terms).unwrap()).unwrap();
     }
     cuda.start().unwrap();
     let mut gradient = stream.alloc_zeros::<f32>(LEN).unwrap();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 const WARM_UP: usize = 3;
 const TIMED: usize = 20;
-/// Larger than any L2.
+/// The size of a buffer that is larger than any L2 cache.
 const FLUSH_BYTES: usize = 256 << 20;
 
 fn main() -> Result<()> {
@@ -65,7 +65,7 @@ fn copy_bandwidth(stream: &Arc<CudaStream>, params: u64) -> std::result::Result<
     Ok(8.0 * params as f64 / seconds)
 }
 
-/// Median seconds of one step.
+/// The median time of one step in seconds.
 fn time<T: corrnoise_core::Element + DeviceRepr + ValidAsZeroBits>(
     stream: &Arc<CudaStream>,
     form: Form,

@@ -1,4 +1,4 @@
-//! The CUDA backend of a mechanism: one launch per step on the caller's stream, nothing waited for.
+//! The CUDA backend of a mechanism: one launch per step on the caller's stream, without waiting for it.
 
 use crate::current::KeepCurrent;
 use crate::device::{check_capability, device_error};
@@ -27,29 +27,29 @@ use std::sync::Arc;
 /// Whatever CUDA context is current on the calling thread, or none, is so again when a call returns. While the stream is captured, only
 /// [`Replay::enqueue`] is allowed: every other use of the stream is refused and changes nothing.
 pub struct Cuda {
-    /// Taken when the backend is dropped.
+    /// The device memory, which is taken out when the backend is dropped.
     owned: ManuallyDrop<Owned>,
-    /// The driver does not serve forks of the process that it was loaded in: calls there fail, or never return.
+    /// The process that this was made in. The driver does not serve its forks: calls there fail, or never return.
     process: Process,
-    /// Of the device.
+    /// The name of the device.
     name: String,
     pub(crate) shard: Shard,
     tiles: Tiles,
     slots: usize,
     is_ring: bool,
-    /// One per incarnation of the run, by number.
+    /// One key per incarnation of the run, by number.
     keys: Secret<[u32; 8]>,
     /// The table of segments and the list of the last step as the device has them: only a change is sent.
     sent_segments: Vec<u32>,
     sent_list: Vec<u32>,
-    /// What no step changes.
+    /// The launch arguments that no step changes.
     args: Args,
-    /// Steps since this backend was made or restored.
+    /// The number of steps since this backend was made or restored.
     time: u64,
-    /// The list of the step at hand.
+    /// The coefficients or terms of the step at hand.
     words: Vec<u32>,
     schedule: ReplaySteps,
-    /// The kernels' module stays loaded for ever, because a graph launches them.
+    /// True once the kernels' module stays loaded for ever, because a graph launches them.
     keeps_module: bool,
 }
 
@@ -100,7 +100,7 @@ impl Cuda {
             tiles,
         };
         cuda.args = cuda.constant_args(plan)?;
-        // The copies read host memory that goes away.
+        // The copies read host memory that is freed when this returns.
         stream.synchronize().map_err(device_error("wait for the stream"))?;
         Ok(cuda)
     }
@@ -133,12 +133,12 @@ impl Cuda {
         &self.owned.stream
     }
 
-    /// Bytes of state on the device.
+    /// The bytes of state on the device.
     pub fn state_bytes(&self) -> u64 {
         self.tiles.slot_len() * (self.slots * VALUE_BYTES) as u64
     }
 
-    /// What runs, for people: the device's name.
+    /// The device's name, as a text for people.
     pub fn describe(&self) -> String {
         format!("CUDA device {}: {}", self.owned.stream.context().ordinal(), self.name)
     }
@@ -202,7 +202,7 @@ impl Cuda {
         Ok((record, key))
     }
 
-    /// Stages what changed and launches the step.
+    /// Sends the lists that changed to the device and launches the step.
     fn make(&mut self, step: &Step<'_>, gradients: &[DeviceGradient<'_>]) -> Result<()> {
         let (record, key) = self.record(step, self.time)?;
         let Some(first) = gradients.first() else { return Ok(()) };
@@ -233,7 +233,7 @@ impl Cuda {
     }
 
     fn launch(&self, args: &Args, dtype: Dtype) -> Result<()> {
-        // Checked when the backend was made.
+        // That the count fits was checked when the backend was made.
         let blocks = self.tiles.count.div_ceil(WARPS_PER_BLOCK) as u32;
         if blocks == 0 {
             return Ok(());
@@ -252,7 +252,8 @@ impl Cuda {
     }
 }
 
-/// Bytes of stack that lowering and launching a step use here: a step's arguments hold its key. What the driver copies is its own.
+/// The bytes of stack that lowering and launching a step use here: a step's arguments hold its key. Copies that the driver makes are not
+/// covered.
 const STEP_STACK: usize = 8 << 10;
 
 impl Backend for Cuda {
@@ -349,7 +350,7 @@ impl Replay for Cuda {
         Ok(())
     }
 
-    /// On a stream that is not captured this is a launch as any other, and the device counts it all the same.
+    /// Enqueues a step that the device counts. On a stream that is not captured this is a launch as any other, and is counted all the same.
     fn enqueue(&mut self, gradients: &[DeviceGradient<'_>]) -> Result<()> {
         let _kept = KeepCurrent::new();
         let segments = self.segment_words(gradients);
@@ -367,7 +368,7 @@ impl Replay for Cuda {
         let mut args = self.args;
         loaded.fill(&mut args);
         if let Some(first) = gradients.first() {
-            // Sent with every replay: another step of the same graph may have other gradients.
+            // The table is sent with every replay: another step of the same graph may have other gradients.
             // SAFETY: the control area has room for the shard's segments, and outlives every graph that knows it.
             unsafe { stage(stream, kernels, loaded.segments(), &segments) }?;
             self.launch(&args, first.dtype)?;

@@ -1,4 +1,4 @@
-//! Which CUDA context is current on the calling thread: the caller's business, before and after every call.
+//! The CUDA context that is current on the calling thread belongs to the caller: every call restores it.
 //!
 //! cudarc makes its own context current wherever it needs it and leaves it so. A trainer that works with another one would then launch
 //! and allocate on the wrong device.
@@ -10,12 +10,12 @@ use std::marker::PhantomData;
 /// Remembers the current context, which may be none, and makes it current again when dropped.
 pub struct KeepCurrent {
     context: CUcontext,
-    /// What is current belongs to a thread: the value may not leave it.
+    /// A marker that keeps this value on its thread, because every thread has a current context of its own.
     thread: PhantomData<*const ()>,
 }
 
 impl KeepCurrent {
-    /// What is current now. The driver must have been loaded.
+    /// Remembers the context that is current now. The driver must have been loaded.
     pub(crate) fn new() -> KeepCurrent {
         // Before cuInit the question fails, and no context is current.
         let context = ctx::get_current().ok().flatten().unwrap_or(std::ptr::null_mut());

@@ -5,10 +5,10 @@ use corrnoise_core::{Error, Result};
 use cudarc::driver::{CudaContext, CudaStream, DriverError};
 use std::sync::Arc;
 
-/// Volta, the target of the embedded PTX.
+/// The compute capability of Volta, which is the target of the embedded PTX.
 const OLDEST_CAPABILITY: (i32, i32) = (7, 0);
 
-/// How many CUDA devices this machine has. An error without a driver.
+/// The number of CUDA devices of this machine; an error if there is no driver.
 pub fn device_count() -> Result<usize> {
     if !is_driver_present() {
         return Err(Error::Device(
@@ -20,8 +20,8 @@ pub fn device_count() -> Result<usize> {
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
-/// Whether libcuda can be loaded. Another package of the program, such as candle, can make cudarc link libcuda instead of looking it up: then
-/// cudarc does not have the question, its name falls back on the function here, and the program could not have started without a driver.
+/// True if libcuda can be loaded. Another package of the program, such as candle, can make cudarc link libcuda instead of loading it: then
+/// cudarc lacks this function, its name resolves to the fallback here, and the program could not have started without a driver.
 pub(crate) fn is_driver_present() -> bool {
     #[allow(dead_code, reason = "the fallback")]
     unsafe fn is_culib_present() -> bool {
@@ -64,7 +64,7 @@ pub(crate) fn check_capability(context: &CudaContext) -> Result<()> {
     Ok(())
 }
 
-/// The driver's answer as an error, with what was tried.
+/// Turns the driver's answer into an error that names what was tried.
 pub(crate) fn device_error(action: &'static str) -> impl FnOnce(DriverError) -> Error {
     move |error| Error::Device(format!("cannot {action}: {}", describe(error)))
 }

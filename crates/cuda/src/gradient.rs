@@ -11,12 +11,12 @@ pub struct DeviceGradient<'memory> {
     pub(crate) len: u64,
     pub(crate) dtype: Dtype,
     memory: PhantomData<&'memory mut ()>,
-    /// Tells other streams of the slice when this one is done with it.
+    /// A guard that makes other streams of the slice wait until this one is done with it.
     sync: Option<SyncOnDrop<'memory>>,
 }
 
 impl<'memory> DeviceGradient<'memory> {
-    /// A slice or a mutable view of cudarc's; `stream` is the one the mechanism was made with.
+    /// A gradient in a slice or a mutable view of cudarc; `stream` is the one that the mechanism was made with.
     pub fn from_slice<T: Element>(
         slice: &'memory mut impl DevicePtrMut<T>,
         stream: &'memory CudaStream,
@@ -27,7 +27,7 @@ impl<'memory> DeviceGradient<'memory> {
         DeviceGradient { pointer, len, dtype: T::DTYPE, memory: PhantomData, sync: Some(sync) }
     }
 
-    /// A device address from another framework.
+    /// A gradient at a device address from another framework.
     ///
     /// # Safety
     /// `pointer` is the device address of `len` initialised values of type `dtype`, in the context of the mechanism's

@@ -14,7 +14,7 @@ impl Cuda {
         gradients.check(&self.shard)
     }
 
-    /// As [`Backend::step`], on gradients in host memory. Waits for the device.
+    /// Does what [`Backend::step`] does, on gradients in host memory. Waits for the device.
     pub fn step_on_host(&mut self, step: &Step<'_>, gradients: Gradients<'_, '_>) -> Result<()> {
         let _kept = KeepCurrent::new();
         let dtype = gradients.dtype();

@@ -1,4 +1,4 @@
-//! What the host hands to a kernel. Device twin: `kernels/launch.cuh`.
+//! The arguments that the host hands to a kernel. Device twin: `kernels/launch.cuh`.
 
 use crate::device::device_error;
 use crate::module::Kernels;
@@ -11,9 +11,9 @@ use cudarc::driver::{CudaStream, DeviceRepr, LaunchConfig, PushKernelArg};
 pub(crate) const TILE: u64 = corrnoise_core::noise::TILE as u64;
 pub(crate) const WARPS_PER_BLOCK: u64 = 4;
 pub(crate) const THREADS_PER_BLOCK: u32 = 32 * WARPS_PER_BLOCK as u32;
-/// Words that one launch of `stage` carries.
+/// The number of words that one launch of `stage` carries.
 pub(crate) const STAGED_WORDS: usize = 960;
-/// Words per entry of the segment table, and per term of a regenerated sum.
+/// The number of words per entry of the segment table, and per term of a regenerated sum.
 pub(crate) const SEGMENT_WORDS: usize = size_of::<Segment>() / 4;
 pub(crate) const TERM_WORDS: usize = 4;
 
@@ -27,16 +27,16 @@ pub(crate) struct Segment {
     pub(crate) first_tile: u64,
 }
 
-/// One step, by value or in a schedule.
+/// The record of one step, passed by value or in a schedule.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub(crate) struct StepRecord {
     pub(crate) number: u64,
     pub(crate) row: u64,
     pub(crate) scale: f32,
-    /// BLT: 1 if the buffers are zero. Ring: slot of the youngest output.
+    /// For a BLT, 1 if the buffers are zero; for a ring, the slot of the youngest output.
     pub(crate) head: u32,
-    /// Where its coefficients or terms begin, in units of one.
+    /// The index at which the step's coefficients or terms begin, counted in coefficients or terms.
     pub(crate) list: u32,
     pub(crate) count: u32,
 }
@@ -64,7 +64,7 @@ pub(crate) struct Args {
     pub(crate) decay: [f32; 8],
 }
 
-/// What one launch of `stage` carries.
+/// The launch parameters of `stage`.
 #[repr(C)]
 pub(crate) struct Words(pub(crate) [u32; STAGED_WORDS]);
 
@@ -73,10 +73,10 @@ const _: () = assert!(size_of::<Args>() == 216 && size_of::<Words>() == 3840);
 
 // SAFETY: plain numbers in C layout, the same as in launch.cuh.
 unsafe impl DeviceRepr for Args {}
-// SAFETY: as above.
+// SAFETY: plain numbers in C layout, the same as in launch.cuh.
 unsafe impl DeviceRepr for Words {}
 
-/// Keys as a kernel reads them, 8 words each.
+/// The keys as a kernel reads them, 8 words each.
 pub(crate) fn key_words(keys: &[RunKey]) -> Secret<[u32; 8]> {
     let mut list: Secret<[u32; 8]> = Secret::zeroed(keys.len());
     for (words, key) in list.iter_mut().zip(keys) {
@@ -87,7 +87,7 @@ pub(crate) fn key_words(keys: &[RunKey]) -> Secret<[u32; 8]> {
     list
 }
 
-/// Sends words as launch parameters: no pinned memory, no waiting, and a captured graph sends them again.
+/// Sends words as launch parameters: this needs no pinned memory, does not wait, and a captured graph sends them again.
 ///
 /// # Safety
 /// `to` is the address of device memory for all of `words`, which outlives every graph that this is captured into.

@@ -1,4 +1,4 @@
-//! A mechanism on CUDA, as one would write it.
+//! The methods of a mechanism on CUDA: how to make it, resume it and make a step.
 
 use crate::backend::Cuda;
 use crate::gradient::DeviceGradient;
@@ -7,12 +7,12 @@ use cudarc::driver::{CudaStream, DevicePtrMut};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a [`Mechanism`] on CUDA can do besides what every mechanism can.
+/// The methods of a [`Mechanism`] on CUDA besides those of every mechanism.
 pub trait OnCuda: Sized {
-    /// A new run on the device of `stream`, in its order.
+    /// Begins a run on the device of `stream`; all its work is enqueued on that stream.
     fn cuda(plan: &Plan, key: Key, shard: Shard, stream: &Arc<CudaStream>) -> Result<Self>;
 
-    /// Goes on from checkpoints, whichever engine wrote them; see [`Mechanism::resume_with`].
+    /// Resumes a run from checkpoints, whichever engine wrote them; see [`Mechanism::resume_with`].
     fn resume_cuda(
         plan: &Plan,
         key: Key,
@@ -45,7 +45,7 @@ impl OnCuda for Mechanism<Cuda> {
     }
 
     fn add_to<T: Element>(&mut self, gradient: &mut impl DevicePtrMut<T>) -> Result<()> {
-        // Before the slice's events are waited for, which would spoil a capture.
+        // This check comes before the slice's events are waited for, which would spoil a capture.
         self.check_usable()?;
         let stream = self.backend().stream().clone();
         let gradient = DeviceGradient::from_slice(gradient, &stream);

@@ -1,4 +1,4 @@
-//! Device memory of the engine's own.
+//! Device memory that the engine allocates for itself.
 
 use crate::device::device_error;
 use corrnoise_core::{Error, Result};
@@ -7,7 +7,7 @@ use cudarc::driver::{
 };
 use std::sync::Arc;
 
-/// A slice and its address.
+/// A slice of device memory and its address.
 ///
 /// Asking cudarc for the address makes the stream wait for events of the slice, which a captured stream may not. Only the
 /// engine's stream ever touches this memory, so its order is all that is needed, and the address is asked for once.
@@ -22,7 +22,7 @@ impl<T: DeviceRepr> Memory<T> {
         Memory { slice, address }
     }
 
-    /// Zeros; at least one, since memory of no length has no address.
+    /// Zeroed memory of at least one value, since memory of no length has no address.
     pub(crate) fn zeros(stream: &Arc<CudaStream>, len: usize) -> Result<Memory<T>>
     where
         T: ValidAsZeroBits,

@@ -38,7 +38,7 @@ fn source(form: &Form) -> &'static str {
 /// The kernels of one form. A clone keeps the same module loaded.
 #[derive(Clone)]
 pub(crate) struct Kernels {
-    /// By the tag of the gradient's number type.
+    /// The noise kernels, by the tag of the gradient's number type.
     noise: Vec<CudaFunction>,
     pub(crate) stage: CudaFunction,
     pub(crate) advance: CudaFunction,

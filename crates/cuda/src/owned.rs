@@ -9,11 +9,11 @@ use cudarc::driver::sys::{CUresult, CUstreamCaptureStatus};
 use cudarc::driver::{CudaStream, DriverError, result};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a backend has on the device.
+/// The memory that a backend owns on the device.
 pub(crate) struct Owned {
     pub(crate) stream: Arc<CudaStream>,
     pub(crate) kernels: Kernels,
-    /// Of the run's incarnations, by number.
+    /// The keys of the run's incarnations, by number.
     pub(crate) keys: Memory<u32>,
     pub(crate) state: Memory<u8>,
     pub(crate) overflow: Memory<u64>,
@@ -40,7 +40,7 @@ impl Owned {
             overflow: Memory::copy(stream, &[u64::MAX])?,
             segments: Memory::zeros(stream, segment_words)?,
             list: Memory::zeros(stream, list_words)?,
-            // Last: from here on nothing fails, and what ends is cleared.
+            // The keys are copied last: from here on nothing fails, so whatever drops this value clears them.
             keys: Memory::copy(stream, keys)?,
             loaded: None,
             kernels,
@@ -48,7 +48,7 @@ impl Owned {
         })
     }
 
-    /// Ends the schedule, if there is one, and waits: how many steps the device was asked to run, and how many of them it ran.
+    /// Ends the schedule, if there is one, and waits. Returns how many steps the device was asked to run, and how many of them it ran.
     pub(crate) fn finish(&mut self) -> Result<(u64, u64)> {
         let Some(loaded) = &self.loaded else { return Ok((0, 0)) };
         // If this fails, graphs may still find the schedule live: it stays until all of this ends, in stream order.
@@ -75,7 +75,7 @@ impl Drop for Owned {
     fn drop(&mut self) {
         bind(&self.stream);
         let (keys, bytes) = (self.keys.address, self.keys.slice.num_bytes());
-        // In stream order, after the last kernel that reads them; on failure the context is gone, and they with it.
+        // The keys are cleared in stream order, after the last kernel that reads them; on failure the context is gone, and they with it.
         // SAFETY: this value owns the memory, which is `bytes` long.
         let _ = unsafe { result::memset_d8_async(keys, 0, bytes, self.stream.cu_stream()) };
         if let Some(loaded) = &self.loaded {
@@ -100,7 +100,7 @@ fn bind(stream: &CudaStream) {
     let _ = unsafe { result::ctx::set_current(stream.context().cu_ctx()) };
 }
 
-/// Ends what was deferred and can end now.
+/// Frees the deferred memory that can be freed now.
 pub(crate) fn end_deferred() {
     let mut deferred = DEFERRED.lock().unwrap_or_else(PoisonError::into_inner);
     deferred.retain(|owned| {
@@ -109,24 +109,24 @@ pub(crate) fn end_deferred() {
     });
 }
 
-/// Whether what is enqueued now becomes part of a graph rather than being run.
+/// True if work that is enqueued now becomes part of a graph rather than being run.
 pub(crate) fn is_captured(stream: &CudaStream) -> Result<bool> {
     let bound = stream.context().bind_to_thread();
     bound.and_then(|()| ask(stream)).map_err(device_error("ask whether the stream is captured"))
 }
 
-/// The driver's answer to that, in the stream's context.
+/// The driver's answer to whether the stream is captured, asked in the stream's context.
 fn ask(stream: &CudaStream) -> std::result::Result<bool, DriverError> {
     // SAFETY: the stream lives as long as its owner.
     match unsafe { result::stream::is_capturing(stream.cu_stream()) } {
         Ok(status) => Ok(status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE),
-        // The default stream, while a stream that waits for it is captured.
+        // The driver says this of the default stream while a stream that waits for it is captured.
         Err(DriverError(CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)) => Ok(true),
         Err(error) => Err(error),
     }
 }
 
-/// Refuses what a graph must not hold.
+/// Refuses work that a graph must not hold, while the stream is captured.
 pub(crate) fn check_not_captured(stream: &CudaStream) -> Result<()> {
     match is_captured(stream)? {
         false => Ok(()),

@@ -15,22 +15,22 @@ use cudarc::driver::sys::CUstream;
 use cudarc::driver::{CudaContext, CudaStream, LaunchConfig, PushKernelArg, result};
 use std::sync::Arc;
 
-/// 64-bit words before the table of segments: the counter, what was counted when the schedule ended, and two that align the table.
+/// The number of 64-bit words before the table of segments: the counter, its value when the schedule ended, and two that align the table.
 const HEAD_WORDS: usize = 4;
 
-/// Each byte of a counter that has ended, when a host's fill writes it: far beyond any number of steps, and far from wrapping around.
+/// The byte with which the host fills a counter to end it: the result is far beyond any number of steps, and far from wrapping around.
 const ENDED_BYTE: u8 = 0x80;
 
-/// Steps on their way to the device.
+/// A schedule of steps that is being built on the host.
 #[derive(Default)]
 pub(crate) struct ReplaySteps {
     records: Vec<StepRecord>,
     words: Vec<u32>,
-    /// Where the last step's words begin: a step with the same ones shares them.
+    /// The index at which the last step's words begin: a step with the same words shares them.
     last: usize,
 }
 
-/// Steps on the device.
+/// A schedule of steps on the device.
 pub(crate) struct LoadedReplay {
     records: Memory<u8>,
     words: Memory<u32>,
@@ -38,18 +38,18 @@ pub(crate) struct LoadedReplay {
     count: u64,
 }
 
-/// What a graph may touch after all else is gone.
+/// The control area: the memory that a graph may touch after all else is freed.
 struct Control {
     memory: Option<Memory<u64>>,
     address: u64,
-    /// A graph knows the address.
+    /// True once a graph holds the address.
     captured: bool,
 }
 
 impl Drop for Control {
     fn drop(&mut self) {
         if self.captured {
-            // Deliberately never freed, see above.
+            // The area is deliberately never freed: the module's documentation says why.
             std::mem::forget(self.memory.take());
         }
     }
@@ -84,7 +84,7 @@ impl ReplaySteps {
         Ok(())
     }
 
-    /// How many steps there are so far.
+    /// The number of steps so far.
     pub(crate) fn len(&self) -> u64 {
         self.records.len() as u64
     }
@@ -102,19 +102,19 @@ impl ReplaySteps {
             control: Control { address: control.address, memory: Some(control), captured: false },
             count: self.len(),
         };
-        // The copies read host memory that goes away.
+        // The copies read host memory that is freed when this returns.
         stream.synchronize().map_err(device_error("wait for the stream"))?;
         Ok(loaded)
     }
 }
 
 impl LoadedReplay {
-    /// How many steps were handed over.
+    /// The number of steps that were handed over.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// From now on a graph knows the control area.
+    /// Records that a graph holds the address of the control area from now on.
     pub(crate) fn set_captured(&mut self) {
         self.control.captured = true;
     }
@@ -124,7 +124,7 @@ impl LoadedReplay {
         self.control.address + (8 * HEAD_WORDS) as u64
     }
 
-    /// Points a launch to the schedule.
+    /// Writes the schedule's addresses into the arguments of a launch.
     pub(crate) fn fill(&self, args: &mut Args) {
         args.segments = self.segments();
         args.schedule = self.records.address;
@@ -142,7 +142,7 @@ impl LoadedReplay {
         Ok(())
     }
 
-    /// Ends the schedule, waits, and says how many steps the device was asked to run.
+    /// Ends the schedule, waits, and returns how many steps the device was asked to run.
     pub(crate) fn finish(&self, stream: &Arc<CudaStream>, kernels: &Kernels) -> Result<u64> {
         let mut launch = stream.launch_builder(&kernels.finish);
         launch.arg(&self.control.address);
@@ -156,8 +156,8 @@ impl LoadedReplay {
         Ok(words[1])
     }
 
-    /// Ends the schedule in the order of `stream`, whose context is current, without a kernel and without an answer: all that dropping
-    /// can do.
+    /// Ends the schedule in the order of `stream`, whose context is current. It launches no kernel and returns no count, because a drop
+    /// can do no more.
     pub(crate) fn end(&self, stream: CUstream) {
         // SAFETY: the counter is 8 bytes of device memory that this value owns.
         let _ = unsafe { result::memset_d8_async(self.control.address, ENDED_BYTE, 8, stream) };

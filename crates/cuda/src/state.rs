@@ -1,4 +1,4 @@
-//! Where state lies on the device: `[slot][tile][512]` over the shard's tiles, ragged ones included.
+//! The layout of state on the device: `[slot][tile][512]` over the shard's tiles, ragged ones included.
 //!
 //! A segment that begins or ends inside a tile gets the whole tile, so that kernels read and write state in aligned fours
 //! without a bound; values beyond the segment are noise of coordinates that nobody owns, and are never saved.
@@ -7,7 +7,7 @@ use crate::launch::{Segment, TILE};
 use corrnoise_core::{Error, Result, Shard};
 use std::ops::Range;
 
-/// Bytes of a value of state, which is always f32.
+/// The bytes of a value of state, which is always f32.
 pub(crate) const VALUE_BYTES: usize = size_of::<f32>();
 
 /// The shard's segments as tiles.
@@ -42,12 +42,12 @@ impl Tiles {
         Tiles { segments, before, count }
     }
 
-    /// Values of one slot.
+    /// The number of values of one slot.
     pub(crate) fn slot_len(&self) -> u64 {
         self.count * TILE
     }
 
-    /// Bytes of all slots.
+    /// The bytes of all slots.
     pub(crate) fn state_bytes(&self, slots: usize) -> Result<usize> {
         let bytes = u128::from(self.slot_len()) * slots as u128 * VALUE_BYTES as u128;
         usize::try_from(bytes).map_err(|_| Error::OutOfMemory { bytes })

@@ -1,4 +1,4 @@
-//! Which instructions the small cases execute, and which branches they take both ways.
+//! The coverage of the small cases: which instructions they execute, and which branches they take both ways.
 
 use crate::draw::Filter;
 use crate::judge::Verdict;
@@ -43,7 +43,7 @@ pub fn unreached(modules: &[Module], filter: &Filter) -> Result<Vec<Unreached>, 
     Ok(out)
 }
 
-/// What became of each line with gradients of one type.
+/// The execution of each line by the small cases, with gradients of one type.
 fn lines<E: Both>(module: &Module) -> Result<Vec<Vec<Line>>, String> {
     let failed = |what: String| format!("{}, unchanged: {what}", module.name);
     let suite: Suite<E> = Suite::new(&module.name).map_err(|error| failed(error.to_string()))?;

@@ -3,7 +3,7 @@
 use crate::operators::Operator;
 use crate::ptx::{Kernel, Module};
 
-/// SplitMix64: the whole sequence follows from the seed.
+/// The generator SplitMix64, whose whole sequence follows from the seed.
 pub struct Random(u64);
 
 impl Random {

@@ -15,7 +15,7 @@
 //! | `excused` | the survivors that no case can kill, as classes with a reason each |
 //! | `report` | the table |
 //!
-//! What a mutant is run on is `corrnoise_cuda_suite::cases`: small shapes that reach every instruction, then millions of values.
+//! A mutant runs on the cases of `corrnoise_cuda_suite::cases`: small shapes that reach every instruction, then millions of values.
 //!
 //! `cargo run -p corrnoise-mutate -- --count 300` is the long run; `tests/sample.rs` is the short one.
 

@@ -96,7 +96,7 @@ fn lower_name(module: &Module) -> String {
     lower.operands[0].clone()
 }
 
-/// Mistakes that an earlier set of tests let pass.
+/// The tests notice mistakes that an earlier set of tests did not.
 #[test]
 fn known_mistakes_are_noticed() {
     let _alone = DEVICES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -121,7 +121,7 @@ fn known_mistakes_are_noticed() {
     noticed(regenerate, &mask("8160"), "256 incarnations");
     noticed(regenerate, &mask("1048544"), "32,768 incarnations");
     let blt8 = module("blt8");
-    // Some of the 32 tests, for accesses of four values and of one.
+    // The mistakes are in some of the 32 tests, for accesses of four values and of one.
     for place in [0, 5, 11, 20, 26, 31] {
         let sign = |line: &str| line.replace("32767", "65535");
         let text = changed(blt8, "noise_f16", ", 32767;", place, sign);
@@ -130,9 +130,9 @@ fn known_mistakes_are_noticed() {
     for (line, text) in not_fresh(blt8) {
         noticed(blt8, &text, &format!("the last buffer is read although the step restarts, line {line}"));
     }
-    // A key of a schedule, by its life.
+    // These mistakes find the key of a scheduled step by a wrong incarnation.
     let mask = |line: &str| line.replace("2097120", "8160");
-    noticed(blt8, &changed(blt8, "noise_f16", ", 2097120;", 0, mask), "256 lives in a schedule");
+    noticed(blt8, &changed(blt8, "noise_f16", ", 2097120;", 0, mask), "256 incarnations in a schedule");
     let joined = |line: &str| line.replace("add.s64", "or.b64");
     let address = changed(blt8, "noise_f16", &format!(", {};", masked(blt8)), 0, joined);
     noticed(blt8, &address, "the address of a key, joined by or");
@@ -168,7 +168,7 @@ fn known_mistakes_are_noticed() {
     }
 }
 
-/// Mistakes at the end of a replay, with the case that must show them: a launch after the end, or counts of more than 32 bits.
+/// Mistakes at the end of a replay show in the case made for them: a launch after the end, or counts of more than 32 bits.
 #[test]
 fn a_replay_that_does_not_end_is_noticed() {
     let _alone = DEVICES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -1,9 +1,9 @@
 //! The accountant against an oracle that shares nothing with it: lower bounds of ε of the subsampled Gaussian mechanism, by another
-//! method, in another language, in ball arithmetic (`data/subsampled.py`). Never below them, and hardly above.
+//! method, in another language, in ball arithmetic (`data/subsampled.py`). The accountant is never below them, and hardly above.
 
 use corrnoise_planner::account::{Budget, Search, Subsampled};
 
-/// σ, p, steps, δ, a lower bound of ε, and ε.
+/// The oracle's settings: σ, p, steps, δ, a lower bound of ε, and ε.
 fn settings() -> Vec<[f64; 6]> {
     let lines = include_str!("data/subsampled.txt").lines().filter(|line| !line.starts_with('#'));
     let numbers = |line: &str| line.split(' ').map(|word| word.parse().unwrap()).collect::<Vec<f64>>();
@@ -28,7 +28,7 @@ fn subsampled_claims_are_never_below_the_truth_and_hardly_above() {
     assert!(settings.len() >= 66, "{}", settings.len());
 }
 
-/// δ of the ε above: the same bound, read the other way.
+/// The δ of each of the oracle's ε is never below the oracle's δ.
 #[test]
 fn delta_inverts_epsilon() {
     for [sigma, p, steps, delta, lower, _] in
@@ -43,11 +43,11 @@ fn delta_inverts_epsilon() {
     }
 }
 
-/// Calibration is never below what the oracle allows, and ends.
+/// Calibration ends, with no less noise than the oracle allows.
 #[test]
 fn calibration_meets_the_settings() {
     for [sigma, p, steps, delta, _, truth] in settings() {
-        // Where one step decides, or nothing is lost, less noise may do.
+        // Where one step decides, or nothing is lost, less noise may be enough.
         if !(1e-3..=50.0).contains(&truth) || sigma < 0.06 {
             continue;
         }

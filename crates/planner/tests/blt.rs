@@ -4,7 +4,7 @@ use corrnoise_planner::Blt;
 use num_bigint::BigInt;
 use num_traits::{Signed, ToPrimitive};
 
-/// SplitMix64: enough to draw parameters.
+/// The generator SplitMix64, which is good enough to draw parameters.
 struct Draw(u64);
 
 impl Draw {
@@ -19,7 +19,7 @@ impl Draw {
         self.uniform(low.ln(), high.ln()).exp()
     }
 
-    /// d from 1 to 6, complements of the decays from 1e-6 to 0.9, scales of very different size with a given sum.
+    /// Draws pairs: d from 1 to 6, complements of the decays from 1e-6 to 0.9, scales of very different size with a given sum.
     fn pairs(&mut self, total: f64) -> (Vec<f64>, Vec<f64>) {
         let d = self.uniform(1.0, 7.0) as usize;
         let weight: Vec<f64> = (0..d).map(|_| self.log_uniform(1e-4, 1.0)).collect();
@@ -35,7 +35,7 @@ impl Draw {
     }
 }
 
-/// Neumaier's compensated sum.
+/// A sum with Neumaier's compensation for rounding.
 #[derive(Default)]
 struct Sum(f64, f64);
 
@@ -233,19 +233,19 @@ impl Fixed {
         (&self.0 >> (Self::BITS - 200)).to_f64().unwrap() / 2f64.powi(200)
     }
 
-    /// `γ_n(self)`.
+    /// The geometric sum `γ_n(self) = Σ_{t<n} selfᵗ`.
     fn sum(&self, n: u64) -> Fixed {
         let one = Fixed::new(1.0);
         one.sub(&self.pow(n)).div(&one.sub(self))
     }
-    /// `Σ_{t<n} (n − t) selfᵗ`.
+    /// The weighted geometric sum `Σ_{t<n} (n − t) selfᵗ`.
     fn ramp_sum(&self, n: u64) -> Fixed {
         let one = Fixed::new(1.0);
         Fixed::new(n as f64).sub(&self.mul(&self.sum(n))).div(&one.sub(self))
     }
 }
 
-/// Scale and decay of the inverse by bisection between the poles; the decays are given in ascending order.
+/// The scales and decays of the inverse by bisection between the poles; the decays are given in ascending order.
 fn wide_inverse(scale: &[Fixed], decay: &[Fixed]) -> (Vec<Fixed>, Vec<Fixed>) {
     let f = |y: &Fixed, power: usize| {
         let term = |(a, l): (&Fixed, &Fixed)| (0..power).fold(a.clone(), |a, _| a.div(&y.sub(l)));
@@ -267,7 +267,7 @@ fn wide_inverse(scale: &[Fixed], decay: &[Fixed]) -> (Vec<Fixed>, Vec<Fixed>) {
     (roots.iter().map(|y| Fixed::new(1.0).div(&f(y, 2))).collect(), roots)
 }
 
-/// `Σ w_t b_t²` in the monograph's form, `b_t = 1 − Σ α̃ᵢ (1 − λ̃ᵢᵗ)/(1 − λ̃ᵢ)`, for weights with `sum(λ) = Σ w_t λᵗ`.
+/// The error `Σ w_t b_t²` in the monograph's form, `b_t = 1 − Σ α̃ᵢ (1 − λ̃ᵢᵗ)/(1 − λ̃ᵢ)`, for weights with `sum(λ) = Σ w_t λᵗ`.
 fn wide_error(inverse: &(Vec<Fixed>, Vec<Fixed>), ones: &Fixed, sum: impl Fn(&Fixed) -> Fixed) -> Fixed {
     let one = Fixed::new(1.0);
     let terms = || inverse.0.iter().zip(&inverse.1);
@@ -305,7 +305,7 @@ fn decays_near_one_keep_their_digits() {
         (&[0.9, 0.05, 0.04], &[0.875, 0.5, 1e-9]),
         (&[1e-6, 0.25], &[1e-9, 0.9999e-9]),
         (&[1e-9, 1e-7, 0.01], &[1.5e-14, 1e-14, 1e-15]),
-        // Inverse decays near -1.
+        // The inverse has decays near -1.
         (&[1.5 - 1e-9], &[0.5]),
         (&[1.25, 0.25, 1e-6], &[0.5, 0.25, 1e-9]),
     ];
@@ -380,7 +380,7 @@ fn rational_strategies_are_as_good_as_documented() {
     for n in [1, 2, 1_000_000_000_000, u64::MAX] {
         (1..=64).for_each(|d| assert!(Blt::rational(d, n).is_ok(), "{d} {n}"));
     }
-    // What the engine can hold of it, it accepts.
+    // The engine accepts as many buffers as it can hold.
     let blt = Blt::rational(8, 1_000_000).unwrap();
     assert!(corrnoise_core::Form::blt(blt.scale(), blt.decay()).is_ok());
 }

@@ -1,4 +1,4 @@
-//! Every sensitivity against all patterns, one by one, on small matrices of all kinds.
+//! Every sensitivity is compared with an enumeration of all patterns, on small matrices of all kinds.
 
 use corrnoise_planner::optimize::{Objective, Problem};
 use corrnoise_planner::{
@@ -6,7 +6,7 @@ use corrnoise_planner::{
     Workload,
 };
 
-/// A generator of test numbers.
+/// A generator of pseudo-random test numbers.
 struct Random(u64);
 
 impl Random {
@@ -19,7 +19,7 @@ impl Random {
     fn below(&mut self, limit: usize) -> usize {
         (self.next() >> 11) as usize % limit
     }
-    /// In [−1, 1).
+    /// A uniform number in [−1, 1).
     fn signed(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
     }
@@ -28,13 +28,13 @@ impl Random {
     }
 }
 
-/// All patterns of a schema.
+/// All patterns of a participation schema.
 fn patterns(participation: &Participation, n: usize) -> Vec<Vec<usize>> {
     let subset = |bits: u32| (0..n).filter(|t| bits >> t & 1 == 1).collect::<Vec<_>>();
     match participation {
         Participation::Single => (0..n).map(|t| vec![t]).collect(),
         Participation::Full => vec![(0..n).collect()],
-        // From every step on, and every part of such a cycle.
+        // Cycles begin at every step, and every part of such a cycle is a pattern too.
         Participation::Cyclic { separation, max_participations } => (0..n)
             .flat_map(|first| {
                 let cycle: Vec<usize> = (first..n).step_by(*separation).take(*max_participations).collect();
@@ -72,7 +72,7 @@ fn enumerate(rows: &[Vec<f64>], participation: &Participation) -> (f64, bool) {
     (best.sqrt(), negative)
 }
 
-/// ‖Σ_t C[:,t] u_tᵀ‖ over random unit vectors in a few dimensions and random patterns: no sensitivity may be below.
+/// The largest ‖Σ_t C[:,t] u_tᵀ‖ over random unit vectors in a few dimensions and random patterns: no sensitivity may be below.
 fn reachable(rows: &[Vec<f64>], participation: &Participation, random: &mut Random) -> f64 {
     let (n, dim) = (rows[0].len(), 3);
     let all = patterns(participation, n);
@@ -246,7 +246,7 @@ fn every_sensitivity_agrees_with_all_patterns() {
     assert!(exact > 8_000 && bounds > 500);
 }
 
-/// The RMS loss of a strategy for some workload, and what no strategy should go below.
+/// The RMS loss of a strategy for some workload, and the lower bound of all strategies.
 fn bounded(factorization: &Factorization, participation: &Participation, case: usize) -> (f64, Option<f64>) {
     let n = factorization.num_steps();
     let rates = (0..n).map(|t| 1.0 / (1.0 + t as f64)).collect();
@@ -264,7 +264,7 @@ fn bounded(factorization: &Factorization, participation: &Participation, case: u
     (loss, bound)
 }
 
-/// A tree whose last steps have fewer nodes over them: cycles that begin late are the worst.
+/// Tests a tree whose last steps have fewer nodes over them: cycles that begin late are the worst.
 #[test]
 fn cycles_may_begin_late() {
     let tree = Factorization::new(Strategy::Tree(Estimator::Streaming), 100).unwrap();
@@ -276,7 +276,7 @@ fn cycles_may_begin_late() {
         assert_eq!(a.exactness, Exactness::Exact);
         assert!((a.value / b.value - 1.0).abs() < 1e-14, "{a:?} {b:?}");
     }
-    // Growing columns: the last cycle is the worst.
+    // Columns grow here, so the last cycle is the worst.
     let rows = (0..20).map(|t| vec![1.0 + t as f64]).collect();
     let growing = Factorization::new(Strategy::banded(rows).unwrap(), 20).unwrap();
     let cyclic = Participation::Cyclic { separation: 6, max_participations: 2 };
@@ -284,7 +284,7 @@ fn cycles_may_begin_late() {
     assert_eq!(sensitivity, (20.0_f64 * 20.0 + 14.0 * 14.0).sqrt());
 }
 
-/// Bounds that are used where enumeration is too long: never below the truth, here by the exact answer at small sizes.
+/// The bounds that are used where enumeration takes too long are never below the exact answer, which is known at small sizes.
 #[test]
 fn large_signed_matrices_get_upper_bounds() {
     let mut random = Random(12345);
@@ -300,7 +300,7 @@ fn large_signed_matrices_get_upper_bounds() {
         [(factorization.matrix().unwrap(), toeplitz), (normalized.matrix().unwrap(), windows)]
     {
         let matrix = rows_of(&matrix);
-        // Early and often, and random patterns.
+        // The patterns are one that takes part early and often, and random ones.
         for trial in 0..300 {
             let mut t = if trial == 0 { 0 } else { random.below(20) };
             let mut pattern = Vec::new();

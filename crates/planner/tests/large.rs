@@ -1,11 +1,11 @@
-//! Structure is never written out: large sizes answer, and fast; what is quadratic by nature says where it ends.
+//! Structured matrices are never written out: large sizes are answered fast, and quadratic computations name their limit.
 
 use corrnoise_planner::{
     Adjacency, Blt, Estimator, Exactness, Factorization, Participation, Strategy, Workload,
 };
 use std::time::{Duration, Instant};
 
-/// Median of five.
+/// The median time of five runs.
 fn median_time<T>(mut run: impl FnMut() -> T) -> (T, Duration) {
     let mut last = run();
     let mut times: Vec<Duration> = (0..5)
@@ -75,7 +75,7 @@ fn blt_at_a_billion_steps() {
     });
 }
 
-/// Closed forms against the coefficients they stand for.
+/// Compares closed forms with the coefficients that they stand for.
 #[test]
 fn closed_forms_agree_with_coefficients() {
     let blt = Blt::new(&[0.29, 0.13, 0.06, 0.015], &[0.22, 0.71, 0.944, 0.9957]).unwrap();
@@ -96,7 +96,7 @@ fn closed_forms_agree_with_coefficients() {
     }
 }
 
-/// Every way to the error of a workload gives the same: recursions on rows, coefficients, dense products.
+/// All computations of a workload's error agree: recursions on rows, coefficients, dense products.
 #[test]
 fn all_ways_to_an_error_agree() {
     let n = 90;

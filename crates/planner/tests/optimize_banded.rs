@@ -1,4 +1,4 @@
-//! Banded strategies with normalised columns.
+//! The optimiser of banded strategies with normalised columns.
 
 use corrnoise_planner::optimize::{Objective, Problem, banded, dense, toeplitz, unobserved};
 use corrnoise_planner::{Exactness, Factorization, Participation, Strategy, Workload};
@@ -53,7 +53,7 @@ fn what_cannot_be_optimised_is_named() {
     assert!(message.contains("number of bands is 6: expected 1 to 5"), "{message}");
 }
 
-/// Free rows and dense matrices over random sizes, bands and participations.
+/// Compares free rows and dense matrices over random sizes, bands and participations.
 #[test]
 fn nothing_invalid_comes_back() {
     let mut state = 11_u64;

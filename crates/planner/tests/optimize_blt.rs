@@ -20,7 +20,7 @@ fn parameters(optimum: &Optimum) -> &Blt {
     }
 }
 
-/// The BLT columns of the monograph's tables: n = 8, 16, …, 8192.
+/// Compares with the BLT columns of the monograph's tables, n = 8, 16, …, 8192.
 #[test]
 fn tables_of_the_monograph() {
     let max = [1.723, 1.944, 2.168, 2.391, 2.61, 2.832, 3.054, 3.273, 3.494, 3.716, 3.939];
@@ -28,7 +28,7 @@ fn tables_of_the_monograph() {
     for (objective, column) in [(Objective::Max, max), (Objective::Rms, rms)] {
         for (i, printed) in column.into_iter().enumerate() {
             let found = best(&Problem::streaming(8 << i, objective), 4);
-            // To the printed digits, or better.
+            // The loss agrees to the printed digits, or is better.
             assert!(
                 found.loss < printed + 5e-4,
                 "{objective:?}, n = {}: {} for {printed}",
@@ -101,7 +101,7 @@ fn four_buffers_take_milliseconds() {
     }
 }
 
-/// f32 knows no decay between 1 − 2⁻²⁴ and 1: beyond some 10⁷ steps the best that runs falls behind the best there is.
+/// No f32 lies between 1 − 2⁻²⁴ and 1: beyond some 10⁷ steps the best BLT with f32 decays falls behind the best with real ones.
 #[test]
 fn long_streams_run_in_f32() {
     for (n, excess) in [(10_000_000, 0.0), (100_000_000, 0.04), (1_000_000_000, 0.4)] {
@@ -170,7 +170,7 @@ fn what_is_not_a_problem_for_blts_is_named() {
     assert!(blt::optimize_auto(&problem, f64::NAN, &mut unobserved()).is_err());
 }
 
-/// Any (n, separation, participations, d, objective, workload): valid, of f32 numbers, exact, and no worse than where it started.
+/// For any (n, separation, participations, d, objective, workload), the BLT is valid, of f32 numbers, exact, and no worse than its start.
 #[test]
 fn nothing_invalid_comes_back() {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;

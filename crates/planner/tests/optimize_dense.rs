@@ -10,7 +10,7 @@ fn best(problem: &Problem) -> Optimum {
     dense::optimize(problem, &mut unobserved()).unwrap()
 }
 
-/// Steps, then the columns "Dense" of the tables of max and RMS loss.
+/// The number of steps, then the columns "Dense" of the tables of max and RMS loss.
 ///
 /// At 1024 steps the table of max loss prints 2.958, which no factorisation reaches: the dual proves 2.9614, between its
 /// neighbours 2.746 and 3.177. Other entries are cut off, not rounded, in places: 2.5327 at 256 steps is printed as 2.532.
@@ -84,7 +84,7 @@ fn cyclic_participation_is_feasible_and_beats_banded_and_blt() {
     let problem =
         Problem { participation: participation.clone(), ..Problem::streaming(num_steps, Objective::Rms) };
     let found = best(&problem);
-    // Enumerated here, from the matrix alone.
+    // The patterns are enumerated here, from the matrix alone.
     let matrix = found.factorization.matrix().unwrap();
     let gram =
         |s: usize, t: usize| (s.max(t)..num_steps).map(|r| matrix.get(r, s) * matrix.get(r, t)).sum::<f64>();
@@ -187,7 +187,7 @@ fn what_is_refused_is_named() {
     assert!((best(&Problem::streaming(1, Objective::Max)).loss - 1.0).abs() < 1e-9);
 }
 
-/// Against the best of the other classes, not only against strategies that nobody optimised.
+/// The dense optimum is compared with the best of the other classes, not only with strategies that nobody optimised.
 #[test]
 fn dense_beats_optimised_banded_and_blt_strategies_under_cyclic_participation() {
     use corrnoise_planner::optimize::{banded, blt, toeplitz};

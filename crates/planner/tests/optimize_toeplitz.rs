@@ -3,7 +3,8 @@
 use corrnoise_planner::optimize::{Objective, Problem, toeplitz, unobserved};
 use corrnoise_planner::{Adjacency, Exactness, Factorization, Participation, Strategy, Workload};
 
-/// RMSE table, columns Toeplitz and Col-Norm.: the Toeplitz strategy of least RMS loss, and the same with its columns normalised.
+/// Compares with the columns Toeplitz and Col-Norm. of the RMSE table: the Toeplitz strategy of least RMS loss, and the same with its
+/// columns normalised.
 #[test]
 fn the_rms_columns_of_the_monograph() {
     let printed = [

@@ -1,4 +1,4 @@
-//! Plans: what we write verifies, what was changed does not, and claims move the right way.
+//! Plans that the planner writes verify, edited ones do not, and claims change in the right direction.
 
 use corrnoise_core::{Plan, Sampling};
 use corrnoise_planner::account::Budget;
@@ -102,7 +102,7 @@ fn more_noise_never_raises_epsilon_and_more_participations_never_lower_it() {
             assert!(now <= last, "{}: {now} after {last}", strategy.describe());
             last = now;
         }
-        // The same noise, and ever more participations.
+        // The noise stays the same while participations grow.
         let plan = calibrate(&strategy, &terms(cyclic()), &Workload::Prefix, &budget(1.0)).unwrap();
         let mut last = 0.0;
         for max_participations in 1..=4 {
@@ -120,7 +120,7 @@ fn more_noise_never_raises_epsilon_and_more_participations_never_lower_it() {
     assert!(few < many && more_noise < many);
 }
 
-/// Paths of all leaves.
+/// The paths of all leaves of a JSON value.
 fn leaves(value: &Value, path: &str, out: &mut Vec<String>) {
     match value {
         Value::Object(map) => {
@@ -133,7 +133,7 @@ fn leaves(value: &Value, path: &str, out: &mut Vec<String>) {
     }
 }
 
-/// A small generator: the test is the same every time.
+/// A small generator with a fixed seed, so that the test is the same every time.
 struct Random(u64);
 
 impl Random {
@@ -169,7 +169,7 @@ fn corrupt(value: &mut Value, random: &mut Random) {
     }
 }
 
-/// What does not touch the claim: rounds of the cipher, who wrote the file, and how many units the probability is applied to.
+/// True for keys that do not affect the claim: rounds of the cipher, who wrote the file, and how many units are sampled from.
 fn is_harmless(path: &str) -> bool {
     path.ends_with("/rounds") || path.ends_with("/planner") || path.ends_with("/dataset_size")
 }
@@ -222,7 +222,7 @@ fn a_plan_without_claim_says_so() {
     let certificate = plan.certificate().unwrap();
     let message = louder.clone().with_certificate(certificate.clone()).unwrap_err().to_string();
     assert!(message.contains("its stddev is") && message.contains("its certificate is for"), "{message}");
-    // With numbers that fit each other loading has nothing to say; the claim is still another.
+    // Loading accepts numbers that agree with each other; the claim is still another one.
     let mut fitting = certificate.clone();
     let claim = &mut fitting["claim"];
     for (key, factor) in [("noise_multiplier", 0.5), ("gdp_mu", 2.0)] {
@@ -232,7 +232,7 @@ fn a_plan_without_claim_says_so() {
     assert!(message.contains("the plan's claim does not hold: it states claim.epsilon"), "{message}");
 }
 
-/// Words for a progress line: every class is named before it is optimised, and every strategy before it is certified.
+/// Progress is reported: every class is named before it is optimised, and every strategy before it is certified.
 #[test]
 fn an_observer_hears_what_a_comparison_is_doing() {
     struct Heard(Vec<String>);

@@ -1,8 +1,8 @@
-//! Plan files that were edited at random and sealed anew: what is still accepted is true, nothing panics, and nothing takes long or much.
+//! Plan files edited at random with a new fingerprint: those still accepted are true, nothing panics, and none takes much time or memory.
 //!
-//! A fingerprint is no signature: whoever edits a plan can write one that fits, and a certificate that fits too. A few thousand edits by
-//! default; `CORRNOISE_RESEALED_PLANS=100000` tries as many. The plan that is being read lies in `CARGO_TARGET_TMPDIR`, should reading it end
-//! the process.
+//! A fingerprint is no signature: whoever edits a plan can write one that fits, and a certificate that fits too. By default some hundred
+//! edits are tried; `CORRNOISE_RESEALED_PLANS=100000` tries as many. The plan that is being read lies in `CARGO_TARGET_TMPDIR`, in case
+//! reading it ends the process.
 
 mod oracle;
 
@@ -21,17 +21,17 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Edits that are tried by default.
+/// The number of edits that are tried by default.
 const SAMPLE: usize = 200;
-/// Most that one plan may take, in seconds and bytes.
+/// The most that one plan may take, in seconds and bytes.
 const MOST_SECONDS: f64 = 20.0;
 const MOST_BYTES: usize = 1 << 30;
-/// Where a run is given up.
+/// The time after which a run is given up.
 const HOPELESS: Duration = Duration::from_secs(25);
-/// Most steps of plans whose truth is computed.
+/// The most steps of plans whose truth is computed.
 const BRUTE_FORCE: u64 = 128;
 
-/// Counts what is allocated. Requests far beyond the limit fail.
+/// An allocator that counts. Requests far beyond the limit fail.
 struct Counting;
 
 static CURRENT: AtomicUsize = AtomicUsize::new(0);
@@ -226,7 +226,7 @@ fn edit(plan: &mut Value, bases: &[Value], random: &mut Random) {
                 (0..if random.once_in(2) { 1 } else { n }).map(|_| number(1.0, random)).collect();
         }
         15 => {
-            // The same noise, by other numbers.
+            // Other numbers describe the same noise.
             let factor = random.power(-300.0, 300.0);
             let scales = body["form"]["output_scale"].as_array().cloned().unwrap_or_else(|| vec![1.into()]);
             let scaled = scales.iter().map(|scale| scale.as_f64().unwrap_or(1.0) * factor);
@@ -237,7 +237,7 @@ fn edit(plan: &mut Value, bases: &[Value], random: &mut Random) {
     }
 }
 
-/// Makes some of the claim's numbers a little better than they are, and those that hang together fit each other.
+/// Makes some of the claim's numbers a little better than they are, and keeps related numbers consistent.
 fn flatter(plan: &mut Value, random: &mut Random) {
     let share = random.power(-12.0, -4.0);
     let claim = &mut plan["plan"]["certificate"]["claim"];
@@ -270,7 +270,7 @@ fn flatter(plan: &mut Value, random: &mut Random) {
     }
 }
 
-/// The same with the fingerprint of its content, or why there is none.
+/// The plan with the fingerprint of its content, or the reason why there is none.
 fn sealed(plan: &Value) -> Result<(String, Plan), String> {
     let text = plan.to_string();
     let message = match Plan::from_json(&text) {
@@ -286,7 +286,7 @@ fn sealed(plan: &Value) -> Result<(String, Plan), String> {
     Ok((text, read))
 }
 
-/// A certificate that fits what else the plan says, as anyone can compute it.
+/// A certificate that fits the rest of the plan, as anyone can compute it.
 fn refitted(plan: &Value) -> Option<Value> {
     let stated: Certificate = serde_json::from_value(plan["plan"]["certificate"].clone()).ok()?;
     let mut bare = plan.clone();
@@ -312,14 +312,14 @@ struct Counts {
     violations: Vec<String>,
 }
 
-/// What became of an edit.
+/// The outcome of an edit.
 enum End {
     AtLoad(String),
     ByVerify(String),
     Accepted { checked: bool, violation: Option<String> },
 }
 
-/// The edit of a number.
+/// The edited plan with a given number.
 fn edited(number: usize, bases: &[Value], random: &mut Random) -> Value {
     let mut plan = bases[number % bases.len()].clone();
     for _ in 0..1 + random.below(3) {
@@ -406,7 +406,7 @@ fn examine(number: usize, bases: &[Value], file: &std::path::Path, counts: &Mute
     }
 }
 
-/// A message without its numbers.
+/// The kind of a message: its text without numbers.
 fn kind(message: &str) -> String {
     let text: String = message.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
     text.split(['0', ':']).next().unwrap_or_default().chars().take(60).collect()
@@ -443,7 +443,7 @@ fn whatever_is_accepted_is_true() {
                 })
             })
             .collect();
-        // What does not end is not waited for.
+        // A reader that does not end is not waited for.
         scope.spawn(|| {
             while !ended.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(20));
@@ -495,7 +495,7 @@ fn whatever_is_accepted_is_true() {
     assert!(counts.checked * 10 > counts.edits, "{} of {}", counts.checked, counts.edits);
 }
 
-/// The edits go through the seal: what is accepted unedited stays accepted, and a claim with less noise behind it does not.
+/// Sealing works: a plan that is accepted unedited stays accepted, and a claim with less noise behind it is not.
 #[test]
 fn the_seal_is_no_obstacle() {
     let bases = bases();

@@ -88,7 +88,7 @@ fn the_inverse_inverts() {
     assert!(checked > 100);
 }
 
-/// Rows of the engine's stream, one vector per step.
+/// The rows of the engine's stream, one vector per step.
 fn engine_stream(factorization: &Factorization) -> Vec<Vec<f32>> {
     let plan = Plan::new(factorization.num_steps() as u64, factorization.form().unwrap(), 1.0).unwrap();
     let shard = Shard::whole(COORDS).unwrap();
@@ -104,7 +104,7 @@ fn engine_stream(factorization: &Factorization) -> Vec<Vec<f32>> {
         .collect()
 }
 
-/// What the mathematics says about row `t`: names of i.i.d. rows and their weights.
+/// The terms of every row by the mathematics: names of i.i.d. rows and their weights.
 fn dense_terms(factorization: &Factorization) -> Vec<Vec<((Family, u64), f64)>> {
     let n = factorization.num_steps();
     let Strategy::Tree(estimator @ (Estimator::Plain | Estimator::Streaming)) = *factorization.strategy()

@@ -2,7 +2,7 @@
 
 use corrnoise_planner::{Adjacency, Estimator, Factorization, Loss, Participation, Strategy, Workload};
 
-/// n = 8, 16, …, 8192.
+/// The numbers of steps of the tables, n = 8, 16, …, 8192.
 const SIZES: [usize; 11] = [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192];
 
 fn loss(factorization: Factorization) -> Loss {
@@ -13,7 +13,7 @@ fn plain(strategy: Strategy) -> impl Fn(usize) -> Loss {
     move |n| loss(Factorization::new(strategy.clone(), n).unwrap())
 }
 
-/// The printed number, which may be rounded either way in its last digit.
+/// Compares with the printed number, which may be rounded either way in its last digit.
 fn check(name: &str, printed: [f64; 11], value: impl Fn(usize) -> f64) {
     for (n, printed) in SIZES.into_iter().zip(printed) {
         let value = value(n);
@@ -58,7 +58,7 @@ fn rms_loss() {
     check("Full H2", full, |n| plain(Strategy::Tree(Estimator::Full))(n).rms_loss());
 }
 
-/// What the square root itself has at n = 8: the table's 1.544 and 1.512 are of strategies optimised for this loss.
+/// The losses of the square root itself at n = 8: the table's 1.544 and 1.512 are of strategies optimised for this loss.
 #[test]
 fn the_square_root_is_not_the_rms_optimum() {
     let root = Factorization::new(Strategy::square_root(Workload::Prefix).unwrap(), 8).unwrap();

@@ -1,6 +1,6 @@
 //! Claims against the truth: random plans of every kind, and Gaussian claims at every extreme.
 //!
-//! A few hundred plans by default. `CORRNOISE_TRUTH_PLANS=5000` checks as many plans that have a claim.
+//! By default a few hundred plans are checked. `CORRNOISE_TRUTH_PLANS=5000` checks as many plans that have a claim.
 
 mod oracle;
 
@@ -15,9 +15,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Plans with a claim that are checked by default.
+/// The number of plans with a claim that are checked by default.
 const SAMPLE: usize = 200;
-/// One in so many sampled plans has its rounds composed.
+/// One in this many sampled plans has its rounds composed.
 const COMPOSED: usize = 4;
 
 fn wanted(name: &str, usual: usize) -> usize {
@@ -37,7 +37,7 @@ struct Counts {
     violations: Vec<String>,
 }
 
-/// One plan by its number.
+/// Checks one plan, which its number determines.
 fn examine(number: usize, counts: &Mutex<Counts>) -> bool {
     let start = std::time::Instant::now();
     let mut random = Random(number as u64);
@@ -128,7 +128,7 @@ fn no_claim_is_below_the_truth() {
     assert!(counts.tight * 4 > counts.made && counts.amplified > 0 && counts.composed > 0);
 }
 
-/// Independent noise and one participation: μ is exact, and only the conversion and the end of the noise are left to be wrong.
+/// A plan of independent noise and one participation: μ is exact, so only the conversion and the end of the noise can be wrong.
 fn identity(goal: Goal) -> Result<Plan, Error> {
     let terms = Terms {
         schedule: Schedule::Participation(Participation::Single),
@@ -141,7 +141,7 @@ fn identity(goal: Goal) -> Result<Plan, Error> {
 
 #[test]
 fn every_mu_and_delta_is_claimed_truly_or_refused() {
-    // Every quarter of a decade in the long run, every whole one in the sample.
+    // The long run tries every quarter of a decade, the sample every whole one.
     let coarse = if std::env::var_os("CORRNOISE_TRUTH_PLANS").is_some() { 1 } else { 4 };
     let grid =
         |from: f64, by: f64, count: usize| (0..=count).step_by(coarse).map(move |i| from + by * i as f64);
@@ -169,7 +169,7 @@ fn every_mu_and_delta_is_claimed_truly_or_refused() {
     assert!(claimed > 300 && refused > 300);
 }
 
-/// The oracle's ε against 25 digits of another program.
+/// Compares the oracle's ε with 25 digits of another program.
 #[test]
 fn the_oracle_is_right() {
     let mut count = 0;
@@ -186,7 +186,7 @@ fn the_oracle_is_right() {
     assert!(count > 500, "{count}");
 }
 
-/// What is stated a little smaller than it is true is found, number by number.
+/// A certificate with any one number slightly smaller than the truth is refused.
 #[test]
 fn claims_a_little_too_small_are_found() {
     let mut found = [0; 4];
@@ -270,7 +270,7 @@ fn extreme_scales_are_claimed_truly_or_refused() {
                 Err(error) if small::is_clear(&error) => Ok(()),
                 Err(error) => Err(error.to_string()),
             };
-            // Nobody waits any more if it took too long.
+            // The receiver is gone if this took too long.
             let _ = sender.send(outcome);
         });
         match receiver.recv_timeout(std::time::Duration::from_secs(1)) {
@@ -282,7 +282,7 @@ fn extreme_scales_are_claimed_truly_or_refused() {
     assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
-/// A budget that no amount of noise meets is refused like any other.
+/// A budget that no amount of noise meets is refused with a clear error; a plan that is made for a budget meets it.
 #[test]
 fn a_delta_below_any_noise_is_refused() {
     use corrnoise_planner::account::Budget;

@@ -22,7 +22,7 @@ mod classes {
     import_exception!(corrnoise.errors, RepeatedNoise);
 }
 
-/// The exception for an engine's error.
+/// The exception for an error of the engine.
 pub(crate) fn raise(error: Error) -> PyErr {
     let text = error.to_string();
     match error {
@@ -32,7 +32,7 @@ pub(crate) fn raise(error: Error) -> PyErr {
         Error::Repeated(_) => classes::RepeatedNoise::new_err(text),
         Error::Forked => classes::Forked::new_err(text),
         Error::Overflow { .. } => classes::GradientOverflow::new_err(text),
-        // The engine's text names its own functions.
+        // The engine's text names Rust functions, so Python gets a text of its own.
         Error::NoBatch { step } => classes::BatchRefused::new_err(format!(
             "step {step} has no batch, and the plan's claim holds for the batches it draws: expected \
              batch=sampler.batch({step}), the one that the gradients are of, or batch=\"unchecked\" if it was drawn elsewhere"
@@ -47,7 +47,7 @@ pub(crate) fn raise(error: Error) -> PyErr {
     }
 }
 
-/// The exception for a planner's error.
+/// The exception for an error of the planner.
 pub(crate) fn raise_planner(error: planner::Error) -> PyErr {
     match error {
         planner::Error::Engine(error) => raise(error),
@@ -63,19 +63,19 @@ pub(crate) fn refuted(error: planner::Error) -> PyErr {
     classes::PlanError::new_err(error.to_string())
 }
 
-/// An argument that is refused.
+/// The exception for an argument that is refused.
 pub(crate) fn invalid(text: impl Into<String>) -> PyErr {
     classes::InvalidArgument::new_err(text.into())
 }
 
-/// A whole number that fits: Python's have a sign and any size.
+/// A whole number that fits into 64 bits: Python's integers have a sign and any size.
 pub(crate) fn whole(name: &str, value: i128, least: u64) -> PyResult<u64> {
     let expected = if least == 0 { "at least 0" } else { "at least 1" };
     let value_of = u64::try_from(value).ok().filter(|value| *value >= least);
     value_of.ok_or_else(|| invalid(format!("{name} is {value}: expected a whole number, {expected}")))
 }
 
-/// A mechanism or a key that another thread is using.
+/// The exception for a mechanism or a key that another thread is using.
 pub(crate) fn busy(what: &str) -> PyErr {
     classes::BusyError::new_err(format!("another thread is using this {what}: it serves one call at a time"))
 }

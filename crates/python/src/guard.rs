@@ -1,4 +1,4 @@
-//! `corrnoise.Guard` and `corrnoise.Admission`.
+//! The Python classes `corrnoise.Guard` and `corrnoise.Admission`.
 
 use crate::error::{raise, whole};
 use crate::plan::Plan;
@@ -7,13 +7,13 @@ use pyo3::sync::MutexExt;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Admits participants who come by themselves, at most so often and so many steps apart as a federated plan says. Save it
+/// Admits participants who come by themselves, at most as often and at least as many steps apart as a federated plan says. Save it
 /// *before* a step's sum is released: what was admitted after the last save is forgotten by a crash.
 #[pyclass(module = "corrnoise", frozen)]
 pub(crate) struct Guard(Mutex<corrnoise::Guard>);
 
 impl Guard {
-    /// Waits for other threads without the interpreter's lock.
+    /// Locks the guard, waiting for other threads without the interpreter's lock.
     fn lock(&self, py: Python<'_>) -> MutexGuard<'_, corrnoise::Guard> {
         self.0.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
     }
@@ -21,7 +21,7 @@ impl Guard {
 
 #[pymethods]
 impl Guard {
-    /// For a new run of a plan whose sampling is by minimum separation.
+    /// A guard for a new run of a plan whose sampling is by minimum separation.
     #[new]
     fn new(plan: &Plan) -> PyResult<Guard> {
         corrnoise::Guard::new(&plan.0).map(|guard| Guard(Mutex::new(guard))).map_err(raise)
@@ -34,14 +34,14 @@ impl Guard {
         Ok(Guard(Mutex::new(guard)))
     }
 
-    /// Asks whether a participant may take part in a step, and remembers it if so. Steps may repeat and skip, not go back. The
-    /// answer is true if they may; whoever may not must not contribute.
+    /// Asks whether a participant may take part in a step, and records it if so. Steps may repeat and skip, but never go back. The
+    /// answer is true for one who may; one who may not must not contribute.
     fn admit(&self, py: Python<'_>, step: i128, participant: i128) -> PyResult<Admission> {
         let (step, participant) = (whole("step", step, 0)?, whole("participant", participant, 0)?);
         self.lock(py).admit(step, participant).map(Admission).map_err(raise)
     }
 
-    /// Writes the guard, for the owner alone: the file says who took part when.
+    /// Writes the guard to a file that only its owner may read: it says who took part when.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).save(path)).map_err(raise)
     }
@@ -64,7 +64,7 @@ pub(crate) struct Admission(corrnoise::Admission);
 
 #[pymethods]
 impl Admission {
-    /// "admitted", "too soon" or "exhausted" (as often as the plan allows).
+    /// The outcome: "admitted", "too soon" or "exhausted" (took part as often as the plan allows).
     #[getter]
     fn answer(&self) -> &'static str {
         match self.0 {
@@ -74,7 +74,7 @@ impl Admission {
         }
     }
 
-    /// For who came too soon, the first step that would admit them; the plan may end before it. None for others.
+    /// The first step that would admit a participant who came too soon; the plan may end before it. None for others.
     #[getter]
     fn next_step(&self) -> Option<u64> {
         match self.0 {

@@ -1,4 +1,4 @@
-//! `corrnoise.Key`.
+//! The Python class `corrnoise.Key`.
 
 use crate::error::{busy, invalid, raise};
 use corrnoise::Error;
@@ -6,13 +6,13 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-/// 32 secret bytes and the public name of the run that uses them. Serves one mechanism: two with the same key, plan and run
-/// would make the same noise, for instance when a cell of a notebook is run twice. Samplers only read it, before and after:
+/// 32 secret bytes and the public name of the run that uses them. A key serves one mechanism: two with the same key, plan and run
+/// would make the same noise, for instance when a cell of a notebook is run twice. Samplers only read the key, at any time:
 /// drawing a batch again gives the same batch.
 #[pyclass(module = "corrnoise", frozen)]
 pub(crate) struct Key {
     key: corrnoise::Key,
-    /// Whether a mechanism has it.
+    /// True once a mechanism has the key.
     spent: Mutex<bool>,
 }
 
@@ -22,7 +22,7 @@ impl From<corrnoise::Key> for Key {
     }
 }
 
-/// A key with its ledger in a folder that the caller names, or where it is by itself.
+/// A key with its ledger in a folder that the caller names, or else in the default place.
 fn with_ledger(key: corrnoise::Key, ledger: Option<PathBuf>) -> Key {
     Key::from(match ledger {
         Some(folder) => key.with_ledger(folder),
@@ -31,12 +31,12 @@ fn with_ledger(key: corrnoise::Key, ledger: Option<PathBuf>) -> Key {
 }
 
 impl Key {
-    /// For whatever makes no noise.
+    /// The key, for uses that make no noise.
     pub(crate) fn read(&self) -> &corrnoise::Key {
         &self.key
     }
 
-    /// Hands a copy to `make`, and none to anybody else if that succeeds.
+    /// Hands a copy of the key to `make`; if that succeeds, nobody gets another copy.
     pub(crate) fn spend<T>(&self, make: impl FnOnce(corrnoise::Key) -> corrnoise::Result<T>) -> PyResult<T> {
         let Ok(mut spent) = self.spent.try_lock() else { return Err(busy("key")) };
         if *spent {
@@ -67,7 +67,7 @@ impl Key {
         Ok(with_ledger(key, ledger))
     }
 
-    /// The key in a file of 32 raw bytes or 64 hexadecimal digits; `ledger` as for `create_file`.
+    /// The key in a file of 32 raw bytes or 64 hexadecimal digits; `ledger` means what it means for `create_file`.
     #[staticmethod]
     #[pyo3(signature = (path, run_id = "", *, ledger = None))]
     fn from_file(py: Python<'_>, path: PathBuf, run_id: &str, ledger: Option<PathBuf>) -> PyResult<Key> {
@@ -86,7 +86,7 @@ impl Key {
         Ok(with_ledger(corrnoise::Key::from_bytes(bytes, run_id), ledger))
     }
 
-    /// As `from_bytes`, from 64 hexadecimal digits.
+    /// A key from 64 hexadecimal digits, with the duties of `from_bytes`.
     #[staticmethod]
     #[pyo3(signature = (digits, run_id, *, ledger = None))]
     fn from_hex(digits: &str, run_id: &str, ledger: Option<PathBuf>) -> PyResult<Key> {

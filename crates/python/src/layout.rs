@@ -1,4 +1,4 @@
-//! `corrnoise.Layout`.
+//! The Python class `corrnoise.Layout`.
 
 use crate::error::raise;
 use corrnoise::Shard;
@@ -41,7 +41,7 @@ impl Layout {
         corrnoise::Layout::new(tensors).map(Layout).map_err(raise)
     }
 
-    /// Name, first coordinate and the one past the last, for every tensor.
+    /// The name, the first coordinate and the one past the last, for every tensor.
     #[getter]
     fn tensors(&self) -> Vec<(String, u64, u64)> {
         let row = |tensor: &corrnoise::Tensor| (tensor.name.clone(), tensor.coords.start, tensor.coords.end);
@@ -54,7 +54,7 @@ impl Layout {
         self.0.dim()
     }
 
-    /// What names the layout: 64 hexadecimal digits.
+    /// The fingerprint that names the layout: 64 hexadecimal digits.
     #[getter]
     fn fingerprint(&self) -> String {
         self.0.fingerprint().to_string()

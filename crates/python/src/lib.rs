@@ -15,7 +15,7 @@ mod sampler;
 
 use pyo3::prelude::*;
 
-/// The module `corrnoise._native`.
+/// The native module `corrnoise._native` of the package.
 #[pymodule(name = "_native")]
 mod native {
     #[pymodule_export]
@@ -36,7 +36,7 @@ mod native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        // Python's own channel, with its filters; an exception that a filter makes of it is shown and goes no further.
+        // Warnings go through Python's own channel, with its filters; an exception that a filter raises is shown and goes no further.
         corrnoise::warning::set_handler(|text| {
             Python::attach(|py| {
                 let category = py.get_type::<pyo3::exceptions::PyRuntimeWarning>();

@@ -1,4 +1,4 @@
-//! `corrnoise.Mechanism`.
+//! The Python class `corrnoise.Mechanism`.
 
 use crate::error::{busy, invalid, raise};
 use crate::key::Key;
@@ -14,12 +14,12 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use zeroize::Zeroizing;
 
-/// A running mechanism: each step exactly once, in order, never past the plan's end.
+/// A running mechanism, which makes each step exactly once, in order, and none past the plan's end.
 #[pyclass(module = "corrnoise", frozen)]
 pub(crate) struct Mechanism {
     running: Mutex<AnyMechanism>,
     plan: corrnoise::Plan,
-    /// For the sampler and the commitment, which a mechanism that another thread uses could not answer.
+    /// The key, for the sampler and the commitment, which must be available while another thread uses the mechanism.
     key: corrnoise::Key,
     shard: Shard,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Mechanism {
 /// A mechanism, and a copy of its key beside it.
 type Made = (AnyMechanism, corrnoise::Key);
 
-/// What a step is given of its batch.
+/// The argument `batch` of a step.
 #[derive(Clone, Copy)]
 enum Given<'a> {
     Nothing,
@@ -36,7 +36,8 @@ enum Given<'a> {
     Unchecked,
 }
 
-/// `device` is "cpu", "scalar", "cuda" or "cuda:N"; `stream` the address of a CUDA stream, 0 for the default one.
+/// The place that the arguments name: `device` is "cpu", "scalar", "cuda" or "cuda:N"; `stream` is the address of a CUDA stream, 0 for
+/// the default one.
 fn place(device: &str, stream: usize, threads: usize, compact: bool) -> PyResult<Place> {
     let device = device.parse().map_err(raise)?;
     let options = CpuOptions { threads, compact, ..CpuOptions::default() };
@@ -61,7 +62,7 @@ fn resume_mode(resume: &str, nonce: Option<&[u8]>) -> PyResult<Resume> {
     }
 }
 
-/// A batch, "unchecked" or nothing.
+/// Reads the argument `batch`: a batch, "unchecked" or None.
 fn given<'a>(batch: Option<&'a Bound<'_, PyAny>>) -> PyResult<Given<'a>> {
     let Some(batch) = batch else { return Ok(Given::Nothing) };
     if let Ok(batch) = batch.cast::<Batch>() {
@@ -98,7 +99,7 @@ impl Mechanism {
         match self.running.try_lock() {
             Ok(running) => Ok(running),
             Err(TryLockError::WouldBlock) => Err(busy("mechanism")),
-            // A mechanism that panicked during a step knows it by itself; elsewhere it is unharmed.
+            // A mechanism that panicked during a step is marked as poisoned by the engine; a panic elsewhere does not harm it.
             Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
         }
     }
@@ -111,7 +112,7 @@ impl Mechanism {
         batch: Given<'_>,
     ) -> PyResult<()> {
         let mut mechanism = self.lock()?;
-        // Admits the step of this call, or of none: what an earlier call was given went with that call.
+        // Only the step of this call is admitted: an admission by an earlier call ended with that call.
         match batch {
             Given::Nothing => {
                 mechanism.withdraw_batch();
@@ -140,7 +141,7 @@ impl Mechanism {
 
 #[pymethods]
 impl Mechanism {
-    /// A new run, from step 0 on. Takes the key. `replica` says that other processes add the same noise to the same gradients.
+    /// Begins a run, at step 0. Takes the key. `replica` says that other processes add the same noise to the same gradients.
     /// With `awaits_state`, what the ledger refuses is refused at the first step, unless a state was loaded before. `stream` is the address of a CUDA stream that outlives the mechanism.
     #[new]
     #[allow(clippy::too_many_arguments)] // keywords, in Python
@@ -167,7 +168,7 @@ impl Mechanism {
         Self::build(py, plan, key, shard.clone(), make)
     }
 
-    /// Goes on from any checkpoints that together hold the model's part. Takes the key.
+    /// Resumes from any checkpoints that together hold the process's part of the model. Takes the key.
     #[staticmethod]
     #[pyo3(signature = (plan, key, model, files, *, resume = "new", nonce = None, ranges = None, replica = false, threads = 0, compact = false, device = "cpu", stream = 0))]
     #[allow(clippy::too_many_arguments)] // keywords, in Python
@@ -197,7 +198,7 @@ impl Mechanism {
 
     /// Adds the noise of the next step in place, to one array or tensor, or to a list with one per segment. `batch` is the one that
     /// the gradients were summed over: one of another step, plan or run is refused, and so is none where the plan draws batches.
-    /// "unchecked" instead says that the caller vouches for it.
+    /// "unchecked" instead says that the caller vouches for the batch.
     #[pyo3(signature = (gradients, batch = None))]
     fn add_to(
         &self,
@@ -242,13 +243,13 @@ impl Mechanism {
         Plan(self.plan.clone())
     }
 
-    /// First coordinate and the one past the last, for every gradient that a step expects.
+    /// The first coordinate and the one past the last, for every gradient that a step expects.
     #[getter]
     fn segments(&self) -> Vec<(u64, u64)> {
         self.shard.segments().iter().map(|segment| (segment.start, segment.end)).collect()
     }
 
-    /// Bytes of state that this process holds.
+    /// The bytes of state that this process holds.
     #[getter]
     fn state_bytes(&self) -> PyResult<u64> {
         Ok(self.lock()?.state_bytes())
@@ -260,18 +261,18 @@ impl Mechanism {
         self.key.run_key(self.plan.fingerprint()).commitment().to_string()
     }
 
-    /// Writes a checkpoint, for the owner alone. As secret as the key.
+    /// Writes a checkpoint that only its owner may read. It is as secret as the key.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| self.lock()?.save(&path).map_err(raise))
     }
 
-    /// A checkpoint as bytes. As secret as the key.
+    /// A checkpoint as bytes, which is as secret as the key.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = py.detach(|| self.lock()?.state().map(Zeroizing::new).map_err(raise))?;
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Goes on from checkpoints given as bytes, in place of where this mechanism is now. "exact" is refused if this mechanism made
+    /// Resumes from checkpoints given as bytes and drops the present state. "exact" is refused if this mechanism made
     /// steps of the checkpoint's incarnation after it, whatever it loaded since.
     #[pyo3(signature = (states, *, resume = "new", nonce = None))]
     fn load_state(

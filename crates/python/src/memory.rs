@@ -13,7 +13,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-/// How other libraries spell a number type.
+/// The spelling of a number type in other libraries.
 struct Spelling {
     dtype: Dtype,
     /// The format of a buffer's items, where buffers know the type.
@@ -30,7 +30,7 @@ const SPELLINGS: [Spelling; 3] = [
     Spelling { dtype: Dtype::Bf16, buffer: None, typestr: "<V2", dlpack: (4, 16) },
 ];
 
-/// The number type that is spelled so.
+/// The number type whose spelling passes a test.
 fn spelled(is_it: impl Fn(&Spelling) -> bool) -> Option<Dtype> {
     SPELLINGS.iter().find(|spelling| is_it(spelling)).map(|spelling| spelling.dtype)
 }
@@ -44,7 +44,7 @@ pub(crate) struct Memory<'py> {
     _owner: Owner<'py>,
 }
 
-/// Held, never looked at.
+/// The owner of the memory, which is held and never read.
 #[allow(dead_code)]
 enum Owner<'py> {
     Buffer(PyUntypedBuffer),
@@ -53,7 +53,7 @@ enum Owner<'py> {
 
 const EXPECTED_DTYPE: &str = "expected float32, float16 or bfloat16";
 
-/// What messages call a gradient; text is made for a message only.
+/// The name of a gradient in messages; its text is made only when a message needs it.
 #[derive(Clone, Copy)]
 struct Name(Option<usize>);
 
@@ -83,9 +83,9 @@ fn memory<'py>(object: &Bound<'py, PyAny>, name: Name) -> PyResult<Memory<'py>> 
     if object.is_none() {
         return Err(invalid(format!("{name} is None: expected an array or a tensor")));
     }
-    // SAFETY: looks at the type of a live object. Asked first, since an attribute that is missing costs an exception.
+    // SAFETY: looks at the type of a live object. This comes first, since an attribute that is missing costs an exception.
     let has_buffer = unsafe { pyo3::ffi::PyObject_CheckBuffer(object.as_ptr()) } != 0;
-    // Refused for types that NumPy cannot describe in a buffer, such as ml_dtypes' bfloat16.
+    // A buffer is refused for types that NumPy cannot describe in one, such as ml_dtypes' bfloat16.
     if has_buffer && let Ok(buffer) = PyUntypedBuffer::get(object) {
         return from_buffer(buffer, name);
     }
@@ -131,7 +131,7 @@ fn from_buffer<'py>(buffer: PyUntypedBuffer, name: Name) -> PyResult<Memory<'py>
     Ok(Memory { dtype, device: Device::Cpu, address, len, _owner: Owner::Buffer(buffer) })
 }
 
-/// `__array_interface__`, version 3. A type that it cannot name is asked for its name.
+/// The memory that `__array_interface__`, version 3, describes. A type that it cannot name is asked for its name.
 fn from_interface<'py>(
     object: &Bound<'py, PyAny>,
     interface: &Bound<'py, PyDict>,
@@ -158,7 +158,7 @@ fn from_interface<'py>(
     if read_only {
         return Err(invalid(format!("{name} {READ_ONLY}")));
     }
-    // Without strides it is C-contiguous.
+    // An array without strides is C-contiguous.
     if interface.get_item("strides")?.is_some_and(|strides| !strides.is_none()) {
         return Err(invalid(format!("{name} {STRIDED}")));
     }

@@ -1,4 +1,4 @@
-//! `corrnoise.Plan`.
+//! The Python class `corrnoise.Plan`.
 
 use crate::error::{raise, refuted};
 use corrnoise::planner::{self, Certificate};
@@ -7,9 +7,9 @@ use pyo3::types::{PyDict, PyType};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// How many steps, which noise, how much of it: a JSON file that checks itself and holds no secret.
+/// A plan: the number of steps, the form of the noise and its amount. It is a JSON file with a fingerprint, and holds no secret.
 ///
-/// Loading finds damage, and noise that is not what the claim was made for. Its fingerprint is no signature, though: so epsilon,
+/// Loading detects damage, and noise that is not what the claim was made for. The fingerprint is no signature, though: so epsilon,
 /// delta, certificate and repr() compute the claim again, at the first use of any of them for a plan (milliseconds to seconds, without
 /// the interpreter's lock), and epsilon, delta and certificate raise PlanError if it does not hold.
 #[pyclass(module = "corrnoise", frozen, eq)]
@@ -40,7 +40,7 @@ impl Plan {
         corrnoise::Plan::load(path).map(Plan).map_err(raise)
     }
 
-    /// Reads a plan from the content of such a file.
+    /// Reads a plan from the content of a plan file.
     #[staticmethod]
     fn from_json(text: &str) -> PyResult<Plan> {
         corrnoise::Plan::from_json(text).map(Plan).map_err(raise)
@@ -62,57 +62,57 @@ impl Plan {
         self.0.num_steps()
     }
 
-    /// Standard deviation of the i.i.d. noise Z whose rows C⁻¹Z are added.
+    /// The standard deviation of the i.i.d. noise Z; the rows of C⁻¹Z are added to gradients.
     #[getter]
     fn stddev(&self) -> f64 {
         self.0.stddev()
     }
 
-    /// What names the plan: 64 hexadecimal digits.
+    /// The fingerprint that names the plan: 64 hexadecimal digits.
     #[getter]
     fn fingerprint(&self) -> String {
         self.0.fingerprint().to_string()
     }
 
-    /// Bytes of state per parameter that the noise depends on: what a checkpoint stores.
+    /// The bytes of state per parameter that the noise depends on, which a checkpoint stores.
     #[getter]
     fn state_bytes_per_param(&self) -> u64 {
         self.0.form().state_bytes_per_param()
     }
 
-    /// Bytes per parameter that the CPU engine holds: the state, and for rings of 9 bands or more rows made ahead.
+    /// The bytes per parameter that the CPU engine holds: the state, and for rings of 9 bands or more rows made ahead.
     #[getter]
     fn engine_bytes_per_param(&self) -> u64 {
         self.0.form().engine_bytes_per_param()
     }
 
-    /// ε of the plan's claim, computed again at the first use; None if it makes none, PlanError if it does not hold.
+    /// The ε of the plan's claim, computed again at the first use; None if it makes none, PlanError if it does not hold.
     #[getter]
     fn epsilon(&self, py: Python<'_>) -> PyResult<Option<f64>> {
         Ok(self.verified(py).map_err(refuted)?.map(|certificate| certificate.claim.epsilon))
     }
 
-    /// δ of the plan's claim, computed again at the first use; None if it makes none, PlanError if it does not hold.
+    /// The δ of the plan's claim, computed again at the first use; None if it makes none, PlanError if it does not hold.
     #[getter]
     fn delta(&self, py: Python<'_>) -> PyResult<Option<f64>> {
         Ok(self.verified(py).map_err(refuted)?.map(|certificate| certificate.claim.delta))
     }
 
-    /// What the plan says of itself: the claim, how it is known, what it assumes. Computed again at the first use; None if it says
-    /// nothing, PlanError if it does not hold. to_json() has it unchecked.
+    /// The plan's certificate: the claim, how it is known, what it assumes. It is computed again at the first use; None if the plan has
+    /// none, PlanError if it does not hold. to_json() has it unchecked.
     #[getter]
     fn certificate<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.verified(py).map_err(refuted)?;
         self.part(py, "certificate")
     }
 
-    /// Whether the plan draws the batch of every step, so that a step must be given its batch.
+    /// True if the plan draws the batch of every step, so that a step must be given its batch.
     #[getter]
     fn draws_batches(&self) -> bool {
         self.0.draws_batches()
     }
 
-    /// How batches are chosen; None if the plan leaves that to the trainer.
+    /// The sampling scheme of batches; None if the plan leaves that to the trainer.
     #[getter]
     fn sampling<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.part(py, "sampling")
@@ -127,7 +127,7 @@ impl Plan {
         u64::from_le_bytes(std::array::from_fn(|i| self.0.fingerprint().0[i]))
     }
 
-    /// Raises nothing: debuggers and tracebacks show plans too.
+    /// A short text that never raises an exception: debuggers and tracebacks show plans too.
     fn __repr__(&self, py: Python<'_>) -> String {
         let (steps, stddev) = (self.num_steps(), self.stddev());
         let claim = match self.verified(py) {
@@ -141,7 +141,7 @@ impl Plan {
         format!("Plan(num_steps={steps}, stddev={stddev}, {claim}fingerprint='{}')", self.fingerprint())
     }
 
-    /// For pickling: plans travel between processes.
+    /// Supports pickling, since plans are sent between processes.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String,))> {
         let class: Bound<'py, PyType> = py.get_type::<Plan>();
         Ok((class.getattr("from_json")?, (self.to_json(),)))

@@ -1,4 +1,4 @@
-//! `corrnoise.recommend`: from a privacy budget to plans, with the meaning and the defaults of `corrnoise plan`.
+//! The Python function `corrnoise.recommend`: from a privacy budget to plans, with the meaning and the defaults of `corrnoise plan`.
 
 use crate::error::{invalid, raise, raise_planner, whole};
 use crate::plan::Plan;
@@ -14,19 +14,19 @@ use std::ffi::CString;
 pub(crate) struct Candidate {
     /// The strategy, as the keyword `strategy` takes it.
     strategy: String,
-    /// How batches are drawn, as the keyword `sampling` takes it; None where the sampler does not draw them.
+    /// The sampling of batches, as the keyword `sampling` takes it; None where the sampler does not draw them.
     sampling: Option<String>,
-    /// Who takes part when, in a few words.
+    /// A description of who takes part when, in a few words.
     schedule: String,
     /// The plan, ready to run.
     plan: Py<Plan>,
-    /// Standard deviation of the noise in the released value that counts, per coordinate of the summed gradient.
+    /// The standard deviation of the noise in the released value that the objective names, per coordinate of the summed gradient.
     error: f64,
-    /// State per parameter: what a checkpoint stores.
+    /// The bytes of state per parameter, which a checkpoint stores.
     state_bytes: u64,
-    /// What the CPU engine holds per parameter: the state, and for rings of 9 bands or more rows made ahead.
+    /// The bytes per parameter that the CPU engine holds: the state, and for rings of 9 bands or more rows made ahead.
     engine_bytes: u64,
-    /// Rows of normals that one step makes, on average.
+    /// The number of rows of normals that one step makes, on average.
     rows_per_step: f64,
 }
 
@@ -54,18 +54,18 @@ impl Candidate {
     }
 }
 
-/// All strategies that were compared, and which to take.
+/// All strategies that were compared, and the recommended one.
 #[pyclass(module = "corrnoise", frozen, get_all)]
 pub(crate) struct Recommendation {
     /// The candidates by error, least first.
     candidates: Vec<Py<Candidate>>,
     /// The candidate that is recommended.
     best: Py<Candidate>,
-    /// Why it is recommended, in a sentence.
+    /// The reason why that candidate is recommended, in a sentence.
     reason: String,
-    /// Strategy and reason of what does not apply.
+    /// The strategies that do not apply, each with the reason.
     skipped: Vec<(String, String)>,
-    /// What is allowed and yet hardly meant, as warned of.
+    /// The warnings about options that are allowed but probably not intended.
     warnings: Vec<String>,
 }
 
@@ -76,12 +76,12 @@ impl Recommendation {
     }
 }
 
-/// A value by the command line's name for it.
+/// Parses a value by the name that the command line has for it.
 fn named<T>(keyword: &str, text: &str, parse: fn(&str) -> planner::Result<T>) -> PyResult<T> {
     parse(text).map_err(|error| invalid(format!("{keyword} is {text:?}: {error}")))
 }
 
-/// A UserWarning at the line that called into this module; an error where warnings are errors.
+/// Issues a UserWarning at the line that called into this module; returns an error where warnings are errors.
 fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
     let text = CString::new(text).map_err(|error| invalid(error.to_string()))?;
     PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)

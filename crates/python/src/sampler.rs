@@ -1,4 +1,4 @@
-//! `corrnoise.Sampler` and `corrnoise.Batch`.
+//! The Python classes `corrnoise.Sampler` and `corrnoise.Batch`.
 
 use crate::error::{raise, whole};
 use crate::key::Key;
@@ -9,12 +9,12 @@ use pyo3::prelude::*;
 use std::ffi::c_int;
 
 /// The batches that a plan's claim assumes, drawn from the run's own key: the same on every rank, in any order of calls and
-/// after every resume. Reads the key and leaves it to a mechanism.
+/// after every resume. A sampler reads the key and leaves it to a mechanism.
 #[pyclass(module = "corrnoise", frozen)]
 pub(crate) struct Sampler(corrnoise::Sampler);
 
 impl Sampler {
-    /// Parts are drawn here, which takes a while for a large dataset.
+    /// Makes the sampler of a run. Parts are drawn here, which takes a while for a large dataset.
     pub(crate) fn of(py: Python<'_>, plan: &corrnoise::Plan, key: &corrnoise::Key) -> PyResult<Sampler> {
         py.detach(|| corrnoise::Sampler::new(plan, key)).map(Sampler).map_err(raise)
     }
@@ -22,26 +22,26 @@ impl Sampler {
 
 #[pymethods]
 impl Sampler {
-    /// For a plan that says how batches are chosen, and the key of the run.
+    /// A sampler for a plan that says how batches are chosen, and the key of the run.
     #[new]
     fn new(py: Python<'_>, plan: &Plan, key: &Key) -> PyResult<Sampler> {
         Sampler::of(py, &plan.0, key.read())
     }
 
-    /// The batch of a step.
+    /// Draws the batch of a step.
     fn batch(&self, py: Python<'_>, step: i128) -> PyResult<Batch> {
         let step = whole("step", step, 0)?;
         let batch = py.detach(|| self.0.batch(step)).map_err(raise)?;
         Ok(Batch { shape: [batch.len() as ffi::Py_ssize_t], batch })
     }
 
-    /// Steps of the plan.
+    /// The number of steps of the plan.
     #[getter]
     fn num_steps(&self) -> u64 {
         self.0.num_steps()
     }
 
-    /// Mean size of a batch: what a sum over a batch is divided by, whatever the batch's own size.
+    /// The mean size of a batch, by which a sum over a batch is divided, whatever the batch's own size.
     #[getter]
     fn expected_batch_size(&self) -> f64 {
         self.0.expected_batch_size()
@@ -52,17 +52,17 @@ impl Sampler {
     }
 }
 
-/// The units of one step: indices into the dataset, ascending, each at most once. A read-only buffer of uint64, so that
+/// The units of one step: indices into the dataset, ascending, each at most once. It is a read-only buffer of uint64, so that
 /// `numpy.asarray(batch)` copies nothing. Where the claim rests on sampling, who was in a batch is as secret as the key.
 #[pyclass(module = "corrnoise", frozen)]
 pub(crate) struct Batch {
     batch: corrnoise::Batch,
-    /// What buffers point to.
+    /// The shape that buffers point to.
     shape: [ffi::Py_ssize_t; 1],
 }
 
 const ITEM: ffi::Py_ssize_t = size_of::<u64>() as ffi::Py_ssize_t;
-/// Buffers point to it. Never written to, whatever the type of the pointer says.
+/// The strides that buffers point to. They are never written to, whatever the type of the pointer says.
 static STRIDES: [ffi::Py_ssize_t; 1] = [ITEM];
 
 impl Batch {
@@ -73,7 +73,7 @@ impl Batch {
 
 #[pymethods]
 impl Batch {
-    /// The step it was drawn for.
+    /// The step that the batch was drawn for.
     #[getter]
     fn step(&self) -> u64 {
         self.batch.step()
@@ -92,6 +92,8 @@ impl Batch {
         format!("Batch(step={}, {} units)", self.batch.step(), self.batch.len())
     }
 
+    /// Fills a buffer that shares the batch's memory.
+    ///
     /// # Safety
     /// `view` is null or a buffer to fill, as the interpreter promises.
     unsafe fn __getbuffer__(slf: Bound<'_, Batch>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {

@@ -25,7 +25,7 @@ def plan(name="blt"):
 
 
 def gradients():
-    """float32 arrays, one per tensor."""
+    """The gradients as float32 arrays, one per tensor."""
     return [
         (((37 * np.arange(size) + 11 * k) % 101 - 50) / 16).astype(np.float32)
         for k, size in enumerate(SIZES.values())
@@ -53,7 +53,7 @@ def guide_blocks(page, language="python"):
 
 
 def ticks_during(call):
-    """How often another thread of the interpreter gets its turn while `call` runs."""
+    """Counts how often another thread of the interpreter gets its turn while `call` runs."""
     ticks, done = [], threading.Event()
 
     def count():

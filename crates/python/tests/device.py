@@ -1,4 +1,4 @@
-"""What test_cuda.py runs where libcuda is the stand-in: tensors of a device, as PyTorch describes them."""
+"""The program that test_cuda.py runs where libcuda is the stand-in: tensors of a device, as PyTorch describes them."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""What the ranks of test_killed.py do: train, save, and die where they are told to.
+"""The program of the ranks of test_killed.py, which train, save, and die where they are told to.
 
     killed.py RANK WORLD FOLDER [--die step|save] [--resume exact|new]
 
@@ -45,7 +45,7 @@ def save(folder, noise, model, rank):
 
 
 def gradient(model, step):
-    """The same on every rank, and another in every step."""
+    """A gradient that is the same on every rank, and another one in every step."""
     for k, p in enumerate(model.parameters()):
         values = torch.arange(p.numel(), dtype=torch.float32).view_as(p)
         p.grad = torch.sin(values * (k + 1) + step) + 0.1 * p.data

@@ -1,4 +1,4 @@
-"""What test_loaders.py runs: corrnoise.torch.BatchSampler under DataLoaders, with and without workers.
+"""The tests that test_loaders.py runs: corrnoise.torch.BatchSampler under DataLoaders, with and without workers.
 
 Every pass takes the batches of steps that were not made, and no others.
 """
@@ -51,7 +51,7 @@ def test_batches_for_a_loader(options):
 
 @pytest.mark.parametrize("options", LOADERS)
 def test_a_second_pass_from_a_number_is_refused(options):
-    """It would take a unit again after three steps where the claim says seven."""
+    """A second pass would take a unit again after three steps where the claim says seven."""
     batches = BatchSampler(sampler(), start=2)
     loader = DataLoader(UNITS, batch_sampler=batches, **options)
     for taken, _ in enumerate(loader):
@@ -122,7 +122,7 @@ def test_nothing_is_kept_for_loops_that_pair_nothing(noise):
 
 
 class Drawn(torch.utils.data.Dataset):
-    """Asks the sampler in the worker's process."""
+    """A dataset that asks the sampler in the worker's process."""
 
     def __init__(self, own):
         self.own = own

@@ -1,4 +1,4 @@
-"""What four processes do for test_distributed.py. Groups of 1 to 4 of them stand for worlds of that size."""
+"""The program of the four processes of test_distributed.py. Groups of 1 to 4 of them stand for worlds of that size."""
 
 import sys
 from pathlib import Path
@@ -116,7 +116,7 @@ def catcher():
 
 
 def batches(job, rank, world):
-    """Steps of a plan that draws batches: of three that must be refused, and two that must not. The last rank has no coordinates."""
+    """Makes steps of a plan that draws batches: three that must be refused, and two that must not. The last rank has no coordinates."""
     sampled = corrnoise.Plan.from_json(VECTORS["batches"][0]["plan"])
     refused, messages = catcher()
     if job == "replicated":
@@ -144,7 +144,7 @@ def batches(job, rank, world):
 
 
 def refusals(rank, group, folder):
-    """Messages of what must be refused on every rank, and whether a gradient changed."""
+    """The messages of refusals that must come on every rank, and whether a gradient changed."""
     refused, messages = catcher()
     own = corrnoise.Key.from_bytes(bytes([rank]) * 32, "r")
     refused(lambda: ReplicatedNoise(parameters(), plan(), own, group=group))

@@ -1,4 +1,4 @@
-"""corrnoise.torch.distributed over gloo: 1 to 4 ranks, other numbers of ranks after a checkpoint. ranks.py is what runs."""
+"""corrnoise.torch.distributed over gloo: 1 to 4 ranks, other numbers of ranks after a checkpoint. The processes run ranks.py."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ OTHER = {1: 3, 2: 4, 3: 2, 4: 1}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Everything that four processes made, in one start of them."""
+    """A folder with everything that four processes made, in one start of them."""
     folder = tmp_path_factory.mktemp("ranks")
     script = str(Path(__file__).with_name("ranks.py"))
     processes = [subprocess.Popen([sys.executable, script, str(rank), str(folder)]) for rank in range(4)]
@@ -33,7 +33,7 @@ def load(folder, name, world):
 
 
 def bits(job, ranks):
-    """All coordinates, from what every rank has."""
+    """The bits of all coordinates, put together from those of every rank."""
     if job == "replicated":
         assert all(torch.equal(a, b) for rank in ranks for a, b in zip(ranks[0], rank)), "ranks differ"
         return torch.cat(ranks[0]).numpy().tobytes()
@@ -50,7 +50,7 @@ FILES = {("replicated", 4): 3, ("fsdp", 4): 2}
 @pytest.mark.parametrize("job", ["replicated", "sharded", "fsdp"])
 @pytest.mark.parametrize("world", OTHER)
 def test_bits_do_not_depend_on_the_number_of_ranks(job, world, folder):
-    """Three steps on `world` ranks, a checkpoint, two on another number: what one process makes."""
+    """Three steps on `world` ranks, a checkpoint and two steps on another number of ranks give what one process makes."""
     name = f"{job}-{world}"
     assert len(list((folder / name).iterdir())) == FILES.get((job, world), world)
     made = {label: bits(job, load(folder, f"{name}-{label}", OTHER[world])) for label in ("exact", "once", "twice")}
@@ -99,7 +99,7 @@ def test_a_step_without_its_batch_is_refused_on_every_rank(job, folder):
 
 
 def test_the_guide_runs(tmp_path):
-    """Two processes, as the guide says to start them."""
+    """Runs two processes, as the guide says to start them."""
     corrnoise.Plan.from_json(VECTORS["batches"][0]["plan"]).save(tmp_path / "plan.json")
     corrnoise.Key.create_file(tmp_path / "noise.key")
     (block,) = [block for block in guide_blocks("pytorch.md") if "torchrun" in block]

@@ -66,7 +66,7 @@ def running(layout):
 
 
 def made(call):
-    """What a call made, waited for."""
+    """The result of a call, after waiting for it."""
     return jax.block_until_ready(call())
 
 
@@ -120,7 +120,7 @@ def test_a_resumed_mechanism_takes_its_own_step(running, layout, tmp_path):
 
 @pytest.mark.parametrize("compile", [jax.jit, lambda function: function], ids=["jit", "eager"])
 def test_multi_steps_make_no_row_twice(compile, running):
-    """It calls the noise for every mini-step and keeps its state back for all but the last."""
+    """optax.MultiSteps calls the noise for every mini-step and discards its state for all but the last."""
     optax = pytest.importorskip("optax")
     noise, mechanism, gradient = running
     optimizer = optax.MultiSteps(optax.chain(noise, optax.sgd(0.5)), every_k_schedule=2)
@@ -185,7 +185,7 @@ def test_batches_are_vouched_for_by_name(layout):
 
 
 def test_counts_are_32_bits():
-    """A stand-in: the planner makes no plans that long, the engine runs them."""
+    """Uses a stand-in for the mechanism: the planner makes no plans that long, though the engine runs them."""
     for steps, fits in [(2**31 - 1, True), (2**31, False)]:
         long = SimpleNamespace(num_steps=steps, draws_batches=False)
         mechanism = SimpleNamespace(plan=long, segments=[(0, 5)], next_step=2**31 - 2)

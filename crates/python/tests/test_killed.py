@@ -15,7 +15,7 @@ SCRIPT = str(Path(__file__).with_name("killed.py"))
 
 
 def run(folder, world, *options):
-    """Exit codes and outputs of all ranks."""
+    """Runs all ranks and returns their exit codes and outputs."""
     ranks = [
         subprocess.Popen(
             [sys.executable, SCRIPT, str(rank), str(world), str(folder), *options],
@@ -80,7 +80,7 @@ def test_a_killed_rank(die, survivors_know, tmp_path, undisturbed):
 
 
 def refuse_unfinished(folder):
-    """What was written before a rank died is no checkpoint, nor is it one together with an older file."""
+    """The files written before a rank died are no checkpoint, nor are they one together with an older file."""
     files = sorted((folder / "step-008").glob("noise-*"))
     assert [file.name for file in files] == ["noise-00000.safetensors", "noise-00002.safetensors"]
     plan = corrnoise.Plan.from_json(VECTORS["training_plan"])

@@ -29,7 +29,7 @@ def test_shards_have_the_bits_of_the_whole(layout):
 
 
 class Exported:
-    """Only DLPack, as of libraries that have nothing else."""
+    """An object that exports DLPack only, as libraries do that have nothing else."""
 
     def __init__(self, array):
         self.array = array

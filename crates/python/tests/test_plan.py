@@ -20,7 +20,7 @@ def body(plan):
 
 
 def close(a, b):
-    """Equal but for the last digits, which differ between machines: fingerprints would too."""
+    """True if two plans are equal but for the last digits, which differ between machines, as fingerprints do."""
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(close(a[key], b[key]) for key in a)
     if isinstance(a, list) and isinstance(b, list):

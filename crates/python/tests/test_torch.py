@@ -177,7 +177,7 @@ def test_the_guide_runs(tmp_path, monkeypatch):
 
 
 def test_overhead_and_speed_are_reported(capsys):
-    """Not a benchmark: a gross mistake (a copy, a lock held) would show."""
+    """This is no benchmark, but a gross mistake (a copy, a lock held) would show."""
     import time
 
     count = 20

@@ -185,7 +185,7 @@ impl Noise {
     }
 }
 
-/// Test error after one private run.
+/// The test error after one private run.
 pub fn train(digits: &Digits, setup: &Setup, plan: &Plan, seed: u64, learning_rate: f64) -> Outcome<f64> {
     let (sampler, mut noise) = start(plan, seed)?;
     let rate = (learning_rate / sampler.expected_batch_size()) as f32;
@@ -214,7 +214,7 @@ pub fn train(digits: &Digits, setup: &Setup, plan: &Plan, seed: u64, learning_ra
     Ok(error(&average, &digits.test))
 }
 
-/// Root mean square, over the coordinates, of the noise in every prefix sum of one run.
+/// The root mean square, over the coordinates, of the noise in every prefix sum of one run.
 pub fn prefix_noise(plan: &Plan, seed: u64) -> Outcome<Vec<f64>> {
     let (sampler, mut noise) = start(plan, seed)?;
     // Gradients of zeros that are never cleared: they accumulate the noise, so they hold its prefix sums.

@@ -1,5 +1,5 @@
-//! What the tests, benches and examples of several crates share: forms by name, gradients of every number type, a private training
-//! task on real data, an allocator that counts, and the memory traffic that a machine can do. Never published.
+//! Helpers that the tests, benches and examples of several crates share: forms by name, gradients of every number type, a private training
+//! task on real data, an allocator that counts, and the memory traffic that a machine can do. This crate is never published.
 
 pub mod allocations;
 pub mod batch_size;

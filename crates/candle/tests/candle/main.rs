@@ -1,4 +1,4 @@
-//! One binary, for candle takes long to link.
+//! The tests are one binary, because candle takes long to link.
 
 mod examples;
 mod refusals;

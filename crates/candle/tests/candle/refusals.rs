@@ -1,4 +1,4 @@
-//! What is refused names the variable, and changes neither gradients nor the step.
+//! A refusal names the variable, and changes neither gradients nor the step.
 
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Tensor, Var};
@@ -18,7 +18,7 @@ fn contents(tensor: &Tensor) -> Vec<f64> {
     tensor.to_dtype(DType::F64).unwrap().flatten_all().unwrap().to_vec1().unwrap()
 }
 
-/// Variables `a` of 2 × 3 and `b` of 4 × 2, with these gradients.
+/// The error of a step on variables `a` of 2 × 3 and `b` of 4 × 2 with these gradients.
 fn refused(gradients: [Option<&Tensor>; 2]) -> String {
     let var = |shape: (usize, usize)| Var::zeros(shape, DType::F32, &Device::Cpu).unwrap();
     let vars = [("a", var((2, 3))), ("b", var((4, 2)))];

@@ -15,7 +15,7 @@ fn key() -> Key {
     Key::from_bytes([9; 32], "candle")
 }
 
-/// Sorted, `layer.10` comes before `layer.9`.
+/// Names and sizes of variables; in sorted order, `layer.10` comes before `layer.9`.
 const SIZES: [(&str, usize); 4] = [("layer.9", 600), ("layer.10", 5), ("out", 1), ("in", 1030)];
 
 fn vars() -> HashMap<String, Var> {
@@ -44,7 +44,7 @@ fn step(noise: &mut CorrelatedNoise) -> Vec<f32> {
     vars.iter().flat_map(|(_, var)| store.get(var).unwrap().to_vec1::<f32>().unwrap()).collect()
 }
 
-/// The same by the engine alone.
+/// All gradients of a step, made by the engine alone.
 fn engine_step(noise: &mut Mechanism) -> Vec<f32> {
     let lens = noise.shard().segments().iter().map(|segment| (segment.end - segment.start) as usize);
     let mut slices: Vec<Vec<f32>> = lens.map(|len| (0..len).map(value).collect()).collect();
@@ -106,7 +106,7 @@ fn memory_is_changed_where_it_is() {
         let candle_core::Storage::Cpu(storage) = &*storage else { unreachable!("made on the CPU") };
         storage.as_slice::<f32>().unwrap()[layout.start_offset()..].as_ptr().addr()
     };
-    // A row of a larger tensor: the others must stay as they are.
+    // The gradient is a row of a larger tensor, whose other rows must stay as they are.
     let rows = Tensor::ones((3, 7), DType::F32, &Device::Cpu).unwrap();
     let row = rows.narrow(0, 1, 1).unwrap();
     let before = (address(&rows), address(&row));
@@ -144,7 +144,7 @@ fn thousands_of_tensors_fit_the_stack() {
     let mut noise = any(layout.whole(), options);
     let mut slices: Vec<Vec<f32>> = (0..count).map(|i| vec![0.0; 1 + i % 3]).collect();
     expected.add_to_all(&mut slices.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>()).unwrap();
-    // Less than the recursion takes: it must have a stack of its own.
+    // The thread has less stack than the recursion takes, which must therefore have a stack of its own.
     let small = std::thread::Builder::new().stack_size(256 << 10);
     let run =
         move || corrnoise_candle::add_to(&mut noise, &tensors.iter().collect::<Vec<_>>()).map(|()| tensors);

@@ -14,7 +14,7 @@ pub const PLAN_STEPS: u64 = 6;
 /// An entry that adds to gradients of one type.
 pub type Entry<E> = unsafe fn(*const MechanismHandle, *const *mut E, *const usize, usize) -> Status;
 
-/// All three, with the types that Rust has for them.
+/// The three entries, with the types that Rust has for their gradients.
 pub const ENTRIES: (Entry<f32>, Entry<bf16>, Entry<f16>) = (
     // SAFETY: the caller's promise, passed on.
     |mechanism, gradients, lengths, count| unsafe {
@@ -31,7 +31,7 @@ pub const ENTRIES: (Entry<f32>, Entry<bf16>, Entry<f16>) = (
 );
 
 pub fn plan() -> Plan {
-    // Wide enough that rows are made ahead.
+    // The band is wide enough that rows are made ahead.
     let coefs: Vec<f64> = (0..12).map(|i| 1.0 / (i as f64 + 1.0)).collect();
     Plan::new(PLAN_STEPS, Form::banded_toeplitz(&coefs).unwrap(), 0.7).unwrap()
 }
@@ -67,7 +67,7 @@ pub fn message() -> String {
     unsafe { CStr::from_ptr(corrnoise_last_error_message()) }.to_str().unwrap().into()
 }
 
-/// What a mechanism is made of; freed at the end.
+/// The handles that a mechanism is made of, which are freed at the end.
 pub struct Handles {
     pub plan: *mut PlanHandle,
     pub key: *mut KeyHandle,
@@ -103,7 +103,7 @@ impl Drop for Handles {
     }
 }
 
-/// A mechanism on the whole shard; takes the key.
+/// A mechanism on the whole shard, which takes the key out of its handle.
 pub fn mechanism(handles: &Handles) -> *mut MechanismHandle {
     let mut noise = null_mut();
     // SAFETY: the handles are alive.

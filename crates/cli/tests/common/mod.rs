@@ -1,4 +1,4 @@
-//! Running the command line, in this process or as one of its own.
+//! Helpers that run the command line, in this process or in one of its own.
 #![allow(dead_code)] // every test file uses a part
 
 use corrnoise::{Form, Plan};
@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Runs a command line in this process: exit code, stdout, stderr.
+/// Runs a command line in this process; returns exit code, stdout and stderr.
 pub fn run(line: &[&str]) -> (u8, String, String) {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let arguments = std::iter::once("corrnoise").chain(line.iter().copied()).map(Into::into);
@@ -14,14 +14,14 @@ pub fn run(line: &[&str]) -> (u8, String, String) {
     (code, String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
 }
 
-/// What a command line prints as JSON.
+/// The JSON that a command line prints.
 pub fn json(line: &[&str]) -> Value {
     let (code, stdout, stderr) = run(&[line, &["--json"]].concat());
     assert_eq!((code, stderr.as_str()), (0, ""), "{line:?}");
     serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{line:?}: {error}: {stdout}"))
 }
 
-/// Runs the binary.
+/// Runs the binary in a process of its own.
 pub fn binary(line: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_corrnoise")).args(line).output().unwrap()
 }
@@ -35,7 +35,7 @@ pub fn assert_keys(value: &Value, keys: &[&str]) {
     assert_eq!(found, keys);
 }
 
-/// A number, to the last digit.
+/// The number that a JSON value holds, to the last digit.
 pub fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
@@ -64,7 +64,7 @@ impl Plans {
         self.path(name).to_str().unwrap().to_owned()
     }
 
-    /// Names of all files.
+    /// The names of all files.
     pub fn files(&self) -> Vec<String> {
         files(self.folder.path())
     }

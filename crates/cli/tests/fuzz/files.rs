@@ -1,4 +1,4 @@
-//! The folder that command lines work in: what is there, and what may be there afterwards.
+//! The folder that command lines work in: which files it has, and which it may have afterwards.
 
 use crate::common::Plans;
 use corrnoise::Plan;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// The key that only a file holds.
+/// A key that only a file holds, so that no message may show it.
 pub(crate) const FILE_KEY: &str = "f1e2d3c4b5a697887f6e5d4c3b2a19080f1e2d3c4b5a69788796a5b4c3d2e1f0";
 
 pub(crate) struct Folder {
@@ -61,12 +61,12 @@ impl Folder {
         self.plans.folder.path()
     }
 
-    /// Names of the files that are always there.
+    /// The names of the files that are always there.
     pub(crate) fn names(&self) -> impl Iterator<Item = &OsString> {
         self.before.keys()
     }
 
-    /// Fails if a file is there in part, or if one was left by a line that was refused; puts all back.
+    /// Fails if a file was written in part, or if a line that was refused left one; restores the folder.
     pub(crate) fn check_and_restore(&self, code: u8, said: &str) {
         let after = content(self.path());
         assert!(self.before.keys().all(|name| after.contains_key(name)), "{said} removed a file");
@@ -89,7 +89,7 @@ fn content(folder: &Path) -> BTreeMap<OsString, Vec<u8>> {
     entries.map(|entry| (entry.file_name(), std::fs::read(entry.path()).unwrap())).collect()
 }
 
-/// Whether this is a whole plan, array or picture.
+/// True if the bytes are a whole plan, array or picture.
 fn is_whole(bytes: &[u8]) -> bool {
     let text = std::str::from_utf8(bytes).unwrap_or("");
     let array = || {

@@ -6,14 +6,14 @@ use crate::files::Folder;
 use clap::{Arg, ArgAction, CommandFactory};
 use std::ffi::OsString;
 
-/// A command line.
+/// A command line that is tried.
 pub(crate) struct Line {
     pub(crate) words: Vec<OsString>,
-    /// Something was added that must be refused: the command would measure for minutes otherwise.
+    /// True if a word was added that must be refused: the command would measure for minutes otherwise.
     pub(crate) spoilt: bool,
 }
 
-/// Numbers for every flag. Counts between 100 and the planner's largest are left out: what they ask for takes its time.
+/// Numbers for every flag. Counts between 100 and the planner's largest are left out, because their plans take long.
 const NUMBERS: [&str; 40] = [
     "0",
     "1",
@@ -57,7 +57,7 @@ const NUMBERS: [&str; 40] = [
     "1e-9999999999",
 ];
 
-/// Values that are not numbers.
+/// Values of flags that are not numbers.
 const WORDS: [&str; 43] = [
     "",
     " ",
@@ -153,7 +153,7 @@ const ANSWERED: [&str; 16] = [
     "generate --plan tree.json --steps 0..9 --coords 0..9 --dim 20 --out o.npy",
 ];
 
-/// What a command line can be made of.
+/// The words that command lines are made of.
 pub(crate) struct Lines {
     subcommands: Vec<(String, Vec<Arg>)>,
     files: Vec<OsString>,
@@ -198,7 +198,7 @@ impl Lines {
         if measures {
             self.spoil(random, &mut words);
         }
-        // `-h=x` asks for help too.
+        // The word `-h=x` asks for help too.
         let asks_for_help = |word: &OsString| {
             let word = word.to_string_lossy();
             ["--help", "-h", "--version", "-V"].iter().any(|flag| word.starts_with(flag))
@@ -244,7 +244,7 @@ impl Lines {
         }
     }
 
-    /// A value, for a flag more often than not one of its kind.
+    /// A value; for a flag, it is mostly one of the flag's kind.
     fn value(&self, random: &mut Random, flag: Option<&Arg>) -> OsString {
         let named: Vec<String> = flag.map_or(vec![], |flag| {
             flag.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect()
@@ -273,7 +273,7 @@ impl Lines {
     }
 }
 
-/// A word that is no text.
+/// A word that is not valid text.
 fn not_text() -> OsString {
     #[cfg(unix)]
     return std::os::unix::ffi::OsStringExt::from_vec(b"a\xff\xfe".to_vec());

@@ -1,4 +1,4 @@
-//! Command lines at random from a seed: every subcommand and flag that the parser knows, with values that something could go wrong at.
+//! Random command lines from a seed: every subcommand and flag that the parser knows, with values that are likely to cause failures.
 //!
 //! A line ends in time, without a panic, with status 0, 1 or 2. Status 2 comes with one line on stderr and nothing on stdout; a
 //! file that was asked for is whole or absent, and no other file changes.
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Runs a line in this process: exit code, stdout, stderr.
+/// Runs a line in this process; returns exit code, stdout and stderr.
 fn run(line: &Line) -> (u8, String, String) {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let arguments = std::iter::once("corrnoise".into()).chain(line.words.iter().cloned());
@@ -28,7 +28,7 @@ fn run(line: &Line) -> (u8, String, String) {
     (code, String::from_utf8(stdout).expect("text"), String::from_utf8(stderr).expect("text"))
 }
 
-/// Fails unless a line ended as it should; its exit code.
+/// Runs a line and fails unless it ended as it should; returns its exit code.
 fn check(line: &Line, folder: &Folder) -> u8 {
     let (code, stdout, stderr) = run(line);
     let said = || format!("{:?}: {code}: {stderr}", line.words);

@@ -11,7 +11,7 @@ use crate::row::Row;
 use half::{bf16, f16};
 use std::arch::x86_64::*;
 
-/// True if this machine has what the engine needs.
+/// True if this machine has the instructions that the engine needs.
 pub(super) fn is_available() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
 }
@@ -26,7 +26,7 @@ pub(super) unsafe fn run<G: Stored, const AHEAD: bool>(job: &Job<'_>, piece: Pie
     unsafe { kernels::run::<Avx2, G, AHEAD>(job, piece) }
 }
 
-/// The engine's name in types.
+/// The type that selects this engine at compile time.
 pub(super) struct Avx2;
 
 // SAFETY: `sample` writes whole tiles; the lanes of this engine are used only inside `run`, where the features are enabled.
@@ -87,7 +87,7 @@ unsafe impl Lanes for __m256 {
         unsafe {
             let bits = _mm256_castps_si256(self);
             let top = _mm256_srli_epi32::<16>(bits);
-            // To nearest, ties to even: add just under half, plus one if the kept part is odd.
+            // This rounds to nearest, ties to even: it adds just under half, plus one if the kept part is odd.
             let bias = _mm256_add_epi32(_mm256_and_si256(top, int(1)), int(0x7fff));
             let rounded = _mm256_srli_epi32::<16>(_mm256_add_epi32(bits, bias));
             let quiet = _mm256_or_si256(top, int(0x40));
@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// Every upper half of an f32, with lower halves at, just below and just above the ties of both formats.
+    /// Tests every upper half of an f32, with lower halves at, just below and just above the ties of both formats.
     #[test]
     fn sixteen_bit_rounding_is_that_of_half() {
         if !is_available() {

@@ -6,8 +6,10 @@ use super::pieces::Piece;
 use super::prefetch::Streams;
 use crate::row::Row;
 
+/// Runs one BLT step on a piece.
+///
 /// # Safety
-/// As [`super::kernels::run`]; `D` is the number of buffers.
+/// The contract is that of [`super::kernels::run`], and `D` is the number of buffers.
 #[inline(always)]
 pub(super) unsafe fn run<E: Simd, G: Stored, const D: usize>(
     job: &Job<'_>,
@@ -48,7 +50,7 @@ pub(super) unsafe fn run<E: Simd, G: Stored, const D: usize>(
     }
 }
 
-/// With all buffers zero: `z̃ = z`, `mᵢ = z̃`.
+/// The first step of a BLT, when all buffers are zero: `z̃ = z`, `mᵢ = z̃`.
 ///
 /// # Safety
 /// `coords` lie below `stride`, their number is a multiple of the lanes' width; `z` and each of `D` buffers hold them.
@@ -69,10 +71,10 @@ unsafe fn reset<V: Lanes, const D: usize>(
     }
 }
 
-/// `z̃ = z − Σ αᵢ mᵢ`, `mᵢ ← fma(λᵢ, mᵢ, z̃)`, leaving `z̃` in `z`; `pairs` are (−αᵢ, λᵢ).
+/// Updates the buffers: `z̃ = z − Σ αᵢ mᵢ`, `mᵢ ← fma(λᵢ, mᵢ, z̃)`. It leaves `z̃` in `z`; `pairs` are (−αᵢ, λᵢ).
 ///
 /// # Safety
-/// As [`reset`].
+/// The contract is that of [`reset`].
 #[inline(always)]
 unsafe fn update<V: Lanes, const D: usize>(
     pairs: &[(f32, f32); D],

@@ -1,7 +1,7 @@
-//! What the kernels share. One pass over the coordinates per step: sample a tile into L1, update its state, add it to the gradient.
+//! What the kernels share. A step is one pass over the coordinates: sample a tile into L1, update its state, add it to the gradient.
 //!
 //! The kernels of the forms are in `blt.rs`, `ring.rs` and `regenerate.rs`, as in `form/` and in `kernels/*.cu`. Every function is
-//! generic over the vector width and the sampler ([`Simd`]) and written once; operation order is that of
+//! generic over the vector width and the sampler ([`Simd`]) and written once; the order of operations is that of
 //! `docs/noise-spec.md`. Memory traffic per coordinate: gradient read and written, each state row read once and (BLT: all,
 //! ring: one) written once; the normals themselves never leave L1.
 
@@ -16,20 +16,20 @@ use crate::noise::TILE;
 use crate::row::Row;
 use std::mem::MaybeUninit;
 
-/// A vector width and a sampler.
+/// An engine: a vector width and a sampler.
 ///
 /// # Safety
 /// `sample` initialises all of a tile. It and the lanes may need CPU features, which must be enabled wherever [`run`] is inlined.
 pub(super) unsafe trait Simd {
     type Lanes: Lanes;
-    /// Writes the 512 normals of a tile; a vector sampler meanwhile pulls `ahead`.
+    /// Writes the 512 normals of a tile; a vector sampler calls [`Ahead::pull`] meanwhile.
     ///
     /// # Safety
     /// The CPU features must be enabled.
     unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut Tile, ahead: &mut impl Ahead);
 }
 
-/// One lane and the reference sampler: any target.
+/// The engine for any target: one lane and the reference sampler.
 pub(super) struct Portable;
 
 // SAFETY: writes whole tiles and needs no CPU feature.
@@ -43,7 +43,7 @@ unsafe impl Simd for Portable {
 
 /// What all pieces of a step share.
 pub(super) struct Job<'a> {
-    /// By number of the incarnation that a row belongs to.
+    /// The ciphers, indexed by the number of the incarnation that a row belongs to.
     pub(super) ciphers: &'a [ChaCha],
     pub(super) scale: f32,
     pub(super) kernel: &'a StepKernel<'a>,
@@ -62,7 +62,7 @@ impl Job<'_> {
 pub(super) struct Tile(pub(super) MaybeUninit<[f32; TILE]>);
 
 impl Tile {
-    /// Uninitialised: a sampler writes all of it, and clearing it before would cost a step 2%.
+    /// An uninitialised tile: a sampler writes all of it, and clearing it before would cost a step 2%.
     pub(super) const fn new() -> Tile {
         Tile(MaybeUninit::uninit())
     }
@@ -92,15 +92,15 @@ pub(super) fn spans(first: u64, len: usize) -> impl Iterator<Item = Span> {
     })
 }
 
-/// Runs a piece.
+/// Runs one step on a piece.
 ///
-/// `AHEAD` is for a ring that makes rows ahead, and for nothing else: it takes 16 KB more of the stack, which is wiped after every step.
+/// `AHEAD` is set for a ring that makes rows ahead, and for nothing else: it takes 16 KB more of the stack, which is wiped after every step.
 ///
 /// # Safety
 /// The CPU features must be enabled in the calling function.
 #[inline(always)]
 pub(super) unsafe fn run<E: Simd, G: Stored, const AHEAD: bool>(job: &Job<'_>, piece: Piece<'_, G>) {
-    // What the pointer arithmetic below relies on: `slots` values of state for each coordinate, and a kernel that uses no more.
+    // The pointer arithmetic below relies on `slots` values of state for each coordinate, and on a kernel that uses no more.
     assert_eq!(piece.state.len(), job.slots * piece.gradient.len());
     match job.kernel {
         StepKernel::Blt { scale, decay, .. } => {
@@ -134,10 +134,10 @@ pub(super) unsafe fn run<E: Simd, G: Stored, const AHEAD: bool>(job: &Job<'_>, p
     }
 }
 
-/// `g ← fma(scale, z, g)`.
+/// Adds noise to a gradient: `g ← fma(scale, z, g)`.
 ///
 /// # Safety
-/// Pointers valid for `len` elements, the lanes' features enabled.
+/// The pointers are valid for `len` elements, and the lanes' features are enabled.
 #[inline(always)]
 pub(super) unsafe fn add<V: Lanes, G: Stored>(scale: f32, z: *const f32, gradient: *mut G, len: usize) {
     // SAFETY: every index is below `len`.

@@ -1,4 +1,4 @@
-//! A few floats side by side: the only vocabulary the update kernels need.
+//! Vectors of a few floats, with the few operations that the update kernels need.
 //!
 //! `f32` itself is one lane: it serves machines without a vector path, and the ragged ends of those with one. Lanes never
 //! mix, so any width gives the same bits.
@@ -15,7 +15,7 @@ pub(crate) unsafe trait Lanes: Copy {
     const WIDTH: usize;
     unsafe fn splat(value: f32) -> Self;
     unsafe fn zero() -> Self;
-    /// `self · factor + term`, rounded once.
+    /// Fused multiply-add: `self · factor + term`, rounded once.
     unsafe fn fma(self, factor: Self, term: Self) -> Self;
     unsafe fn load_f32(from: *const f32) -> Self;
     unsafe fn store_f32(self, to: *mut f32);
@@ -25,7 +25,7 @@ pub(crate) unsafe trait Lanes: Copy {
     unsafe fn store_f16(self, to: *mut f16);
 }
 
-// SAFETY: plain Rust, no CPU feature needed; pointers are used as the trait's contract says.
+// SAFETY: plain Rust needs no CPU feature; pointers are used as the trait's contract says.
 #[allow(clippy::undocumented_unsafe_blocks)] // each block is the one access that the trait's contract covers
 unsafe impl Lanes for f32 {
     const WIDTH: usize = 1;
@@ -70,7 +70,7 @@ unsafe impl Lanes for f32 {
 /// A type that gradients are kept in.
 ///
 /// # Safety
-/// As [`Lanes`]: the same pointers, the same CPU features.
+/// The contract is that of [`Lanes`], for pointers and for CPU features.
 pub(crate) trait Stored: Copy + Send + Sync {
     unsafe fn load<V: Lanes>(from: *const Self) -> V;
     unsafe fn store<V: Lanes>(values: V, to: *mut Self);

@@ -30,31 +30,31 @@ use pool::{Panicked, Pool};
 use ring::RingJob;
 use state::State;
 
-/// Which instructions to use. The bits are the same.
+/// The instruction set that kernels use. The bits of the noise are the same with any of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isa {
-    /// The fastest this machine has.
+    /// The fastest instructions that this machine has.
     #[default]
     Auto,
     /// Plain Rust, one coordinate at a time: for comparison, and for machines without a vector path.
     Scalar,
 }
 
-/// How the CPU engine runs.
+/// Options of the CPU engine, none of which changes the noise.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CpuOptions {
-    /// Number of threads, the caller's included; 0 for one per core.
+    /// The number of threads, the caller's included; 0 means one per core.
     pub threads: usize,
-    /// Which instructions the kernels use.
+    /// The instructions that the kernels use.
     pub isa: Isa,
-    /// Keep a ring in its least memory. By default a ring of 9 bands or more makes rows ahead, which is several times as
+    /// Keeps a ring in its least memory. By default a ring of 9 bands or more makes rows ahead, which is several times as
     /// fast and takes 7 more rows of state.
     pub compact: bool,
 }
 
 /// The CPU backend of a [`crate::Mechanism`].
 pub struct Cpu {
-    /// One per incarnation of the run, by number.
+    /// One cipher per incarnation of the run, by number.
     ciphers: Vec<ChaCha>,
     shard: Shard,
     pool: Pool,
@@ -62,9 +62,9 @@ pub struct Cpu {
     state: State,
     /// The plan, if its form is a ring: rows are made ahead from it.
     ring: Option<Plan>,
-    /// Rows of a ring that a tile makes at a time, that of the step at hand included.
+    /// The number of rows of a ring that a tile makes at a time, that of the step at hand included.
     rows_ahead: usize,
-    /// Steps since this backend was made or restored.
+    /// The number of steps since this backend was made or restored.
     time: u64,
 }
 
@@ -90,7 +90,7 @@ impl Cpu {
         })
     }
 
-    /// What runs, for people: instructions and threads.
+    /// A text for people that names the instructions and the threads in use.
     pub fn describe(&self) -> String {
         format!("{}, {} threads", if self.vector { "AVX2 + FMA" } else { "scalar" }, self.pool.threads())
     }
@@ -124,7 +124,7 @@ impl Cpu {
         }
     }
 
-    /// Bytes of state that this backend holds: the form's, and a few rows more for a ring that is made ahead.
+    /// The bytes of state that this backend holds: the form's, and a few rows more for a ring that is made ahead.
     pub fn state_bytes(&self) -> u64 {
         self.state.bytes()
     }
@@ -144,7 +144,7 @@ impl Cpu {
     }
 }
 
-/// Rows and coefficients of a ring at this step and at those that a tile may make with it; returns how many.
+/// Writes the rows and coefficients of a ring at this step and at those that a tile may make with it; returns how many.
 fn future<'a>(
     plan: Option<&'a Plan>,
     rows_ahead: usize,
@@ -170,18 +170,18 @@ fn has_vector_path() -> bool {
     return false;
 }
 
-/// Rows of a ring that a tile makes at a time; 1 where nothing is made ahead.
+/// The number of rows of a ring that a tile makes at a time; 1 where nothing is made ahead.
 fn rows_ahead(form: &Form, options: CpuOptions) -> usize {
     let is_ring = matches!(form.kernel(), form::Kernel::Ring(_));
     if is_ring && !options.compact { ring::rows_ahead(form.num_slots()) } else { 1 }
 }
 
-/// Rows of state per coordinate: the form's, and those made ahead.
+/// The number of rows of state: the form's, and those made ahead.
 fn rows_held(form: &Form, rows_ahead: usize) -> usize {
     form.num_slots() + rows_ahead - 1
 }
 
-/// Bytes of state per coordinate that a backend with these options holds: [`Cpu::state_bytes`] of one coordinate.
+/// The bytes of state per coordinate that a backend with these options holds: [`Cpu::state_bytes`] of one coordinate.
 pub(crate) fn bytes_per_coord(form: &Form, options: CpuOptions) -> u64 {
     (rows_held(form, rows_ahead(form, options)) * form::STATE_BYTES) as u64
 }
@@ -224,7 +224,7 @@ mod tests {
     use crate::form::{Kernel, Regenerate, Term};
     use crate::{Key, Mechanism};
 
-    /// What a form says of this engine is what the engine holds, whatever the form, the size and the options.
+    /// The state that a form predicts for this engine is what the engine holds, whatever the form, the size and the options.
     #[test]
     fn a_form_knows_what_its_engine_holds() {
         let steps = 12_usize;

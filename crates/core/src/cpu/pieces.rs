@@ -1,4 +1,4 @@
-//! Which thread makes which coordinates: segments are cut into pieces, and the threads take them one by one.
+//! The assignment of coordinates to threads: segments are cut into pieces, and the threads take them one by one.
 
 #[cfg(target_arch = "x86_64")]
 use super::avx2;
@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Coordinates per unit of work, and per `[slot][coordinate]` chunk of a BLT's state.
+/// The number of coordinates per unit of work, and per `[slot][coordinate]` chunk of a BLT's state.
 pub(super) const PIECE: usize = 16 * TILE;
 
 /// A run of coordinates with its gradient and its state: `slots` values per coordinate.
@@ -24,14 +24,14 @@ pub(super) struct Piece<'a, G> {
     pub(super) state: &'a mut [f32],
 }
 
-/// Bytes of stack that kernels use: the normals of a tile or two, a few KB of the cipher's, and a margin. `tests/secrets.rs` fails if it
-/// is too little.
+/// The bytes of stack that kernels use: the normals of a tile or two, a few KB of the cipher's, and a margin. `tests/secrets.rs` fails
+/// if it is too little.
 const KERNEL_STACK: usize = 14 << 10;
 
-/// The same for a ring that makes rows ahead, with the normals of eight tiles.
+/// The bytes of stack that a ring uses which makes rows ahead: it holds the normals of eight tiles.
 const AHEAD_STACK: usize = 30 << 10;
 
-/// Lets the threads take pieces one by one: a lock per 8192 coordinates, and no thread waits for a slower one. Says whether a
+/// Lets the threads take pieces one by one: a lock per 8192 coordinates, and no thread waits for a slower one. Returns true if a
 /// gradient left its type's range.
 pub(super) fn run_pieces<G: Element>(
     pool: &mut Pool,
@@ -72,7 +72,7 @@ pub(super) fn run_pieces<G: Element>(
     Ok(overflow.into_inner())
 }
 
-/// A step that one thread makes sooner than it wakes another: at most 32 tiles of normals, some 25 microseconds.
+/// True for a step that one thread makes sooner than it wakes another: at most 32 tiles of normals, some 25 microseconds.
 fn is_small(job: &Job<'_>, shard: &Shard) -> bool {
     let rows = match job.kernel {
         StepKernel::Regenerate { terms } => terms.len().max(1) as u64,
@@ -83,7 +83,7 @@ fn is_small(job: &Job<'_>, shard: &Shard) -> bool {
     tiles.saturating_mul(rows) <= 32
 }
 
-/// A small step of a ring of which no tile makes rows now: it reads no key.
+/// True for a small step of a ring of which no tile makes rows now: such a step reads no key.
 fn only_adds(job: &Job<'_>, shard: &Shard) -> bool {
     let is_due = |segment: &Range<u64>| {
         let last = (segment.end - 1) / TILE as u64;
@@ -103,7 +103,7 @@ fn run_piece<G: Stored, const AHEAD: bool>(vector: bool, job: &Job<'_>, piece: P
     run_portable::<G, AHEAD>(job, piece);
 }
 
-/// A function of its own: its frame of many KB would lie below that of the vector path.
+/// Runs a piece without vector instructions. It is not inlined, because its frame of many KB would enlarge that of the vector path.
 #[inline(never)]
 fn run_portable<G: Stored, const AHEAD: bool>(job: &Job<'_>, piece: Piece<'_, G>) {
     // SAFETY: the portable engine needs no CPU feature.

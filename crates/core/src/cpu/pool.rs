@@ -1,6 +1,6 @@
 //! A few threads that run one closure together.
 //!
-//! Why not a work-stealing pool: entering one from outside queues a job, which allocates now and then; here a step
+//! This is no work-stealing pool, because entering one from outside queues a job, which allocates now and then; here a step
 //! allocates nothing, and the calling thread works too. Work is split by the closure itself.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,7 +27,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// A panic never happens while the lock is held, so a poisoned lock is still consistent.
+    /// Locks the round. A panic never happens while the lock is held, so a poisoned lock is still consistent.
     fn lock(&self) -> MutexGuard<'_, Round> {
         self.round.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -39,7 +39,7 @@ pub(super) struct Pool {
     workers: Vec<JoinHandle<()>>,
 }
 
-/// A thread panicked in a round.
+/// The error of a round in which a thread panicked.
 #[derive(Debug)]
 pub(super) struct Panicked;
 
@@ -55,7 +55,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Threads that take part, the caller's included.
+    /// The number of threads that take part, the caller's included.
     pub(super) fn threads(&self) -> usize {
         self.workers.len() + 1
     }

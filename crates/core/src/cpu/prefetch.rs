@@ -6,13 +6,13 @@
 
 use super::ring::MAX_ROWS_AHEAD;
 
-/// What a sampler does between its own instructions.
+/// Prefetching that a sampler does between its own instructions.
 pub(super) trait Ahead {
-    /// A little more of it. A vector sampler pulls at least [`PULLS`] times per tile, the portable one never.
+    /// Prefetches a few lines more. A vector sampler calls this at least [`PULLS`] times per tile, the portable one never.
     fn pull(&mut self);
 }
 
-/// See [`Ahead::pull`]: with 8 rounds; with 12, it is 18 times.
+/// The least number of calls of [`Ahead::pull`] per tile, which are made with 8 rounds; with 12 rounds, there are 18.
 const PULLS: usize = 14;
 
 /// Prefetches nothing: for kernels without state.
@@ -21,13 +21,13 @@ impl Ahead for () {
     fn pull(&mut self) {}
 }
 
-/// Bytes of a cache line.
+/// The bytes of a cache line.
 pub(super) const LINE: usize = 64;
 
-/// A few kilobytes that the very next update uses, asked for from all places at once: they fit into L1. Of a longer stream, the
-/// beginning.
+/// A few kilobytes that the very next update uses, prefetched from all streams side by side: they fit into L1. Of a longer stream, only
+/// the beginning is prefetched.
 pub(super) struct Streams {
-    /// Where each begins, and how many bytes of it to ask for.
+    /// The beginning of each stream, and how many bytes of it to prefetch.
     streams: [(*const u8, usize); Streams::MAX],
     count: usize,
     lines_per_pull: usize,
@@ -36,13 +36,13 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Eight buffers and a gradient.
+    /// The most streams of a kernel: eight buffers and a gradient.
     pub(super) const MAX: usize = 9;
 
-    /// More outstanding lines than a core can track only make its loads wait.
+    /// The most lines per pull: more outstanding lines than a core can track only make its loads wait.
     const MAX_LINES: usize = 20;
 
-    /// At most [`Streams::MAX`] streams.
+    /// Plans the prefetch of at most [`Streams::MAX`] streams.
     pub(super) fn new(streams: &[(*const u8, usize)]) -> Streams {
         let mut all = [(std::ptr::null(), 0); Self::MAX];
         all[..streams.len()].copy_from_slice(streams);
@@ -67,39 +67,39 @@ impl Ahead for Streams {
     }
 }
 
-/// Tens of kilobytes or more that are used some microseconds later, asked for one run after another into L2: in L1 they would drive out
+/// Tens of kilobytes or more that are used some microseconds later, prefetched one run after another into L2: in L1 they would drive out
 /// each other and what the sampler writes there.
 pub(super) struct Runs {
-    /// Beginning and end of each; the last is the next one.
+    /// The beginning and the end of each run; the last in the list comes next.
     runs: [(*const u8, *const u8); Runs::MAX],
     count: usize,
-    /// What is left of the present one.
+    /// The rest of the run that is being prefetched, up to `end`.
     next: *const u8,
     end: *const u8,
-    /// Lines of all, and calls of `pull` to spread them over.
+    /// The number of lines of all runs, which are spread over `pulls` calls of `pull`.
     lines: usize,
     pulls: usize,
     pairs_per_pull: usize,
 }
 
 impl Runs {
-    /// A row of each tile of a ring's group, their gradient, and the history of one.
+    /// The most runs of a kernel: a row of each tile of a ring's group, their gradient, and the history of one.
     const MAX: usize = MAX_ROWS_AHEAD + 2;
 
-    /// Asked for two at a time.
+    /// The bytes of two cache lines, which are prefetched together.
     const PAIR: usize = 2 * LINE;
 
-    /// A core tracks some 20 lines at once. If memory cannot bring as many as this between two pulls, the sampler waits.
+    /// The most pairs of lines per pull. A core tracks some 20 lines at once: if fewer than these arrive between two pulls, the sampler waits.
     const MAX_PAIRS: usize = 8;
 
-    /// Nothing yet, while that many tiles are sampled.
+    /// An empty list of runs, to be prefetched while that many tiles are sampled.
     pub(super) fn new(tiles: usize) -> Runs {
         let none = std::ptr::null();
         let runs = [(none, none); Self::MAX];
         Runs { runs, count: 0, next: none, end: none, lines: 0, pulls: PULLS * tiles, pairs_per_pull: 0 }
     }
 
-    /// Puts a run before those that are there: at most [`MAX_ROWS_AHEAD`] + 2 of them.
+    /// Adds a run, to be prefetched before those added earlier: at most [`MAX_ROWS_AHEAD`] + 2 of them.
     pub(super) fn push<T>(&mut self, start: *const T, len: usize) {
         self.runs[self.count] = (start.cast(), start.wrapping_add(len).cast());
         self.count += 1;
@@ -107,7 +107,7 @@ impl Runs {
         self.pairs_per_pull = self.lines.div_ceil(2 * self.pulls).min(Self::MAX_PAIRS);
     }
 
-    /// The next two lines.
+    /// The address of the next two lines, if any are left.
     #[inline(always)]
     fn next(&mut self) -> Option<*const u8> {
         if self.next >= self.end {
@@ -132,7 +132,7 @@ impl Ahead for Runs {
     }
 }
 
-/// Asks for some lines at once, into L1.
+/// Prefetches some lines at once into L1.
 #[inline(always)]
 pub(super) fn prefetch_l1(start: *const u8, lines: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -145,13 +145,13 @@ pub(super) fn prefetch_l1(start: *const u8, lines: usize) {
     let _ = (start, lines);
 }
 
-/// Asks for a line and its neighbour, into L2.
+/// Prefetches a line and its neighbour into L2.
 #[inline(always)]
 fn prefetch_l2(start: *const u8) {
     #[cfg(target_arch = "x86_64")]
     for line in 0..2 {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: as above.
+        // SAFETY: a prefetch of any address, mapped or not, is harmless.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(start.wrapping_add(line * LINE).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn runs_are_asked_for_whole_the_last_pushed_first_within_the_sampling() {
         let memory = vec![0_u8; 100_000];
-        // (first byte, bytes)
+        // Each run is given as (first byte, number of bytes).
         let pushed = [(0, 640), (5_000, 128), (64_000, 30_000), (40_000, 2_048)];
         let mut runs = Runs::new(8);
         for (start, len) in pushed {

@@ -7,8 +7,10 @@ use crate::noise::TILE;
 use crate::row::Row;
 use std::mem::MaybeUninit;
 
+/// Adds the weighted sum of the step's rows to a piece.
+///
 /// # Safety
-/// As [`super::kernels::run`].
+/// The contract is that of [`super::kernels::run`].
 #[inline(always)]
 pub(super) unsafe fn run<E: Simd, G: Stored>(job: &Job<'_>, piece: Piece<'_, G>, terms: &[(Row, f32)]) {
     let mut z = Tile::new();

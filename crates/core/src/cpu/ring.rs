@@ -19,10 +19,10 @@ use crate::noise::TILE;
 use crate::row::Row;
 use rows::{RingRows, STRIP};
 
-/// Most rows that a tile makes at a time.
+/// The most rows that a tile makes at a time.
 pub(super) const MAX_ROWS_AHEAD: usize = 8;
 
-/// Rows made at a time for a ring of that many past outputs: a shorter one has too little traffic to save.
+/// The number of rows made at a time for a ring of that many past outputs: a shorter one has too little traffic to save.
 pub(super) fn rows_ahead(slots: usize) -> usize {
     if slots < MAX_ROWS_AHEAD { 1 } else { MAX_ROWS_AHEAD }
 }
@@ -30,11 +30,11 @@ pub(super) fn rows_ahead(slots: usize) -> usize {
 /// What a ring needs to know of a step.
 #[derive(Clone, Copy, Default)]
 pub(super) struct RingJob<'a> {
-    /// This step's row and coefficients by age, then those of the steps after it, as far as a tile may make them now.
+    /// The row of this step and its coefficients by age, then those of the steps after it, as far as a tile may make them now.
     pub(super) future: &'a [(Row, &'a [f32])],
-    /// Rows that a tile makes at a time, that of the step at hand included; at most [`MAX_ROWS_AHEAD`].
+    /// The number of rows that a tile makes at a time, that of the step at hand included; at most [`MAX_ROWS_AHEAD`].
     pub(super) rows_ahead: usize,
-    /// Steps since the backend was made or restored.
+    /// The number of steps since the backend was made or restored.
     pub(super) time: u64,
 }
 
@@ -50,7 +50,7 @@ impl RingJob<'_> {
         assert!(self.rows_ahead == 1 || slots >= self.rows_ahead);
     }
 
-    /// How many rows a tile makes at this step. At the first step each makes as many as last until its turn.
+    /// The number of rows that a tile makes at this step. At the first step each tile makes as many as last until its turn.
     pub(super) fn rows_due(&self, tile: u64) -> usize {
         let phase = ((self.time + tile) % self.rows_ahead as u64) as usize;
         let rows = match (self.time, phase) {
@@ -68,7 +68,7 @@ pub(super) fn head(time: u64, slots: usize) -> usize {
     (slots - 1 - (time + slots - 1) % slots) as usize
 }
 
-/// Coordinates per `[slot][coordinate]` chunk of state: all rows that an output needs lie close together.
+/// The number of coordinates per `[slot][coordinate]` chunk of state: all rows that an output needs lie close together.
 ///
 /// Rows ahead are made of whole tiles, and each step then adds one row of every tile: 2 KB in one run. Row by row, a strip's
 /// rows are read strictly forward, which the prefetcher follows.
@@ -76,8 +76,10 @@ pub(super) fn chunk(rows_ahead: usize) -> usize {
     if rows_ahead == 1 { STRIP } else { TILE }
 }
 
+/// Makes this step's row of a ring, strip by strip, and adds it to the gradient.
+///
 /// # Safety
-/// As [`super::kernels::run`].
+/// The contract is that of [`super::kernels::run`].
 #[inline(always)]
 pub(super) unsafe fn row_by_row<E: Simd, G: Stored>(job: &Job<'_>, piece: Piece<'_, G>) {
     let mut z = Tile::new();
@@ -110,7 +112,7 @@ pub(super) unsafe fn row_by_row<E: Simd, G: Stored>(job: &Job<'_>, piece: Piece<
 /// row of the other tiles.
 ///
 /// # Safety
-/// As [`super::kernels::run`].
+/// The contract is that of [`super::kernels::run`].
 #[inline(always)]
 pub(super) unsafe fn with_rows_ahead<E: Simd, G: Stored>(job: &Job<'_>, piece: Piece<'_, G>) {
     let ring = &job.ring;

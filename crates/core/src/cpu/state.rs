@@ -1,4 +1,4 @@
-//! Where the CPU keeps state: chunks of coordinates, each `[slot][coordinate]`, one after another without gaps.
+//! The layout of state in CPU memory: chunks of coordinates, each `[slot][coordinate]`, one after another without gaps.
 //!
 //! A chunk's state is one slice, so threads that own different coordinates own different slices; a BLT uses chunks as long
 //! as a piece of work (long runs of each buffer), a ring tiles or strips (all rows of a coordinate close together).
@@ -11,16 +11,16 @@ use crate::layout::Shard;
 use crate::noise::TILE;
 use crate::pages::huge_pages;
 
-// Chunks of a tile, and no others, have their rows turned.
+// Chunks of a tile, and no others, have their rows rotated.
 const _: () = assert!(STRIP < TILE && TILE < PIECE);
 
-/// Zeroed memory for `slots` values per coordinate, from the beginning of a cache line on.
+/// Memory for `slots` values per coordinate, zero at first and aligned to a cache line.
 pub(super) struct State {
     /// The values, padded so that they start on a cache line.
     memory: Vec<f32>,
     start: usize,
     slots: usize,
-    /// Coordinates per chunk; those of a tile have their rows turned.
+    /// The number of coordinates per chunk; chunks of a tile have their rows rotated.
     chunk: usize,
 }
 
@@ -29,7 +29,7 @@ impl State {
         let values = num_coords as u128 * slots as u128;
         let refuse = || Error::OutOfMemory { bytes: values * size_of::<f32>() as u128 };
         let len = usize::try_from(values).map_err(|_| refuse())?;
-        // Asked for with the alignment of a value, zeroed pages cost nothing until a thread touches them; asked for with that
+        // Allocated with the alignment of a value, zeroed pages cost nothing until a thread touches them; allocated with that
         // of a cache line, they would all be written here and now.
         let spare = LINE / size_of::<f32>();
         let padded = len.checked_add(spare).ok_or_else(refuse)?;
@@ -44,7 +44,7 @@ impl State {
         self.slots
     }
 
-    /// Bytes of all values.
+    /// The bytes of all values.
     pub(super) fn bytes(&self) -> u64 {
         ((self.memory.len() - self.start) * size_of::<f32>()) as u64
     }

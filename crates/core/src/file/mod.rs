@@ -22,12 +22,12 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use temporary::{Kind, Temporary};
 
-/// Who may read a new file.
+/// The people who may read a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Whoever the user's settings allow (mode 0666, less the umask).
     Usual,
-    /// The owner alone (mode 0600).
+    /// The owner and nobody else (mode 0600).
     Owner,
 }
 
@@ -43,7 +43,7 @@ pub fn write_atomically<T, E: From<Error>>(
     write_through(Kind::Unnamed, path, access, write)
 }
 
-/// As [`write_atomically`], for a path that a person named: what is no file (a pipe, a device) is written to directly, because a rename
+/// Writes to a path that a person named: a file as [`write_atomically`] does, a pipe or a device directly, because a rename
 /// would replace it.
 pub fn write_anywhere<T, E: From<Error>>(
     path: &Path,
@@ -69,7 +69,7 @@ fn is_written_directly(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// As [`write_atomically`], through a temporary of a kind that tests choose.
+/// Does what [`write_atomically`] does, through a temporary of a kind that tests choose.
 fn write_through<T, E: From<Error>>(
     kind: Kind,
     path: &Path,

@@ -16,7 +16,7 @@ impl Serialize for Unrounded {
 }
 
 impl<'de> Deserialize<'de> for Unrounded {
-    /// Refuses a ring that would round its past outputs: its noise is not the one that a certificate speaks of.
+    /// Refuses a ring that would round its past outputs: its noise is not the one that a certificate is for.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Unrounded, D::Error> {
         match serde_json::Value::deserialize(deserializer)? {
             serde_json::Value::String(word) if word == "f32" => Ok(Unrounded),

@@ -1,4 +1,4 @@
-//! Which batch a step's gradient was summed over. Where a plan draws batches, its claim holds for those and no others, so a step
+//! Matching a batch to its step. Where a plan draws batches, its claim holds for those and no others, so a step
 //! without its batch is refused unless the caller vouches for it by name.
 
 use super::Mechanism;
@@ -9,14 +9,14 @@ use crate::sampler::Batch;
 /// A step that may be made. A step that was made moves the mechanism on, which uses the admission up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admitted {
-    /// Its batch was seen.
+    /// The step's batch was seen and checked.
     Batch(u64),
-    /// The caller vouches for it.
+    /// The caller vouches for the step's batch.
     Unchecked(u64),
 }
 
 impl<B: Backend> Mechanism<B> {
-    /// This mechanism, if the batch is that of its plan, its run and its next step: `noise.for_batch(&batch)?.add_to(…)` cannot
+    /// Returns this mechanism, if the batch is that of its plan, its run and its next step: `noise.for_batch(&batch)?.add_to(…)` cannot
     /// add a step's noise to another step's batch. Admits the next step, and no other. A refusal changes nothing.
     pub fn for_batch(&mut self, batch: &Batch) -> Result<&mut Self> {
         self.check_usable()?;
@@ -34,7 +34,7 @@ impl<B: Backend> Mechanism<B> {
         Ok(self)
     }
 
-    /// This mechanism, with the next step admitted though nobody shows its batch: the caller vouches that the gradient is that
+    /// Returns this mechanism, with the next step admitted though nobody shows its batch: the caller vouches that the gradient is that
     /// of the plan's batch of this step, for instance one that was drawn elsewhere by [`Sampler::export`](crate::Sampler::export).
     ///
     /// Admits one step; before [`Mechanism::begin_replay`], all the steps that are handed over. A plan that draws no batches
@@ -45,7 +45,7 @@ impl<B: Backend> Mechanism<B> {
         Ok(self)
     }
 
-    /// Takes back what was admitted and not used, for callers to whom a batch belongs to one call, even if that is refused.
+    /// Withdraws an admission that was not used, for callers to whom a batch belongs to one call, even if that is refused.
     pub fn withdraw_batch(&mut self) -> &mut Self {
         self.admitted = None;
         self

@@ -1,4 +1,4 @@
-//! Steps that a device counts by itself, handed over and taken back.
+//! Steps that a device counts by itself: how they are handed over to it, and taken back.
 
 use super::Mechanism;
 use crate::backend::{Replay, Step};

@@ -1,4 +1,4 @@
-//! Going on from checkpoints: which rows come next, and under which keys.
+//! Resuming from checkpoints: which rows come next, and under which keys.
 
 use super::{Mechanism, Resume};
 use crate::backend::Backend;
@@ -25,7 +25,7 @@ impl<B: Backend> Mechanism<B> {
         Self::resume_from(plan, key, shard, checkpoints, resume, backend)
     }
 
-    /// As [`Mechanism::resume_with`], from checkpoints that are open already: those of files, or of [`Mechanism::state`].
+    /// Does what [`Mechanism::resume_with`] does, from checkpoints that are open already: those of files, or of [`Mechanism::state`].
     pub fn resume_from(
         plan: &Plan,
         key: Key,
@@ -70,7 +70,7 @@ impl<B: Backend> Mechanism<B> {
                 ledger::in_words(&(info.next_step..*made))
             )));
         }
-        // Its own claim on this incarnation is no other's.
+        // The mechanism's own claim on this incarnation does not conflict with it.
         let keeps_claim = nonce == self.incarnations.last_nonce() && self.refused.is_none();
         if let (true, Some(claim)) = (keeps_claim, &*self.claim) {
             let rows = ledger::rows_of(self.commitment.to_string(), nonce, &self.shard);
@@ -91,7 +91,7 @@ impl<B: Backend> Mechanism<B> {
     /// Remembers how far this mechanism's incarnation came.
     fn note_made(&mut self) {
         let handed_over = self.next_step + self.replaying.map_or(0, |(handed, _)| handed);
-        // An incarnation that is where it began has made nothing.
+        // An incarnation whose next step is its first one has made nothing.
         let made = if handed_over == self.incarnations.last_step() { 0 } else { handed_over };
         let made = made.max(self.poisoned.map_or(0, |step| step + 1));
         let nonce = self.incarnations.last_nonce();

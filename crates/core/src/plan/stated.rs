@@ -1,4 +1,4 @@
-//! Whether a plan's noise is the one that its certificate speaks of.
+//! The check that a plan has the amount of noise that its certificate was made for.
 //!
 //! A fingerprint is no signature: whoever edits a plan can write its fingerprint anew. Computing a claim again takes the planner and,
 //! for some plans, seconds, so it is not done here; but that the noise is as much as the claim was made for is one multiplication.
@@ -7,11 +7,11 @@ use super::Certificate;
 use crate::error::{Error, Result};
 use serde_json::Value;
 
-/// Between the noise that a claim is made for and the plan's standard deviation lies the rounding of scales to f32, at most 2⁻²⁴ of
-/// each; several times that is allowed for.
+/// The tolerance between the noise that a claim is made for and the plan's standard deviation: scales are rounded to f32, by at most
+/// 2⁻²⁴ of each, and several times that is allowed.
 const ROUNDING: f64 = 3e-7;
 
-/// 1/x in f64, written as decimals and read again.
+/// The tolerance for a reciprocal that was computed in f64, written as decimals and read again.
 const RECIPROCAL: f64 = 1e-9;
 
 /// Refuses a certificate that was made for more or less noise than `stddev`, or that does not say for how much.
@@ -20,7 +20,7 @@ pub(super) fn check(stddev: f64, certificate: &Certificate) -> Result<()> {
     let noise_multiplier = positive(certificate, &["claim", "noise_multiplier"])?;
     let sensitivity = positive(certificate, &["claim", "sensitivity"])?;
     let gdp_mu = positive(certificate, &["claim", "gdp_mu"])?;
-    // What overflows or is no number compares as unequal.
+    // A ratio that overflows or is no number compares as unequal.
     let near = |a: f64, b: f64, tolerance: f64| (a / b - 1.0).abs() <= tolerance;
     let stated = noise_multiplier * clip_norm * sensitivity;
     if !near(stated, stddev, ROUNDING) {
@@ -37,7 +37,7 @@ pub(super) fn check(stddev: f64, certificate: &Certificate) -> Result<()> {
     Ok(())
 }
 
-/// A number of the certificate, by the keys that lead to it.
+/// A positive number of the certificate, by the keys that lead to it.
 fn positive(certificate: &Certificate, keys: &[&str]) -> Result<f64> {
     let mut found = certificate.get(keys[0]);
     for key in &keys[1..] {
@@ -60,7 +60,7 @@ mod tests {
     use crate::form::Form;
     use serde_json::json;
 
-    /// Of a plan with standard deviation 1.5, in short.
+    /// A short certificate of a plan with standard deviation 1.5.
     fn certificate() -> Value {
         json!({ "clip_norm": 0.5, "claim": { "noise_multiplier": 2.0, "gdp_mu": 0.5, "sensitivity": 1.5 } })
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::state::NUM_DEVICES;
 use crate::status::{Failure, Status};
 
-/// `CUcontext`, `CUstream`, `CUevent`, `CUmodule`, `CUfunction`, `CUgraph` or `CUgraphExec`; never followed.
+/// A `CUcontext`, `CUstream`, `CUevent`, `CUmodule`, `CUfunction`, `CUgraph` or `CUgraphExec`; it is never followed.
 pub type Handle = *mut c_void;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

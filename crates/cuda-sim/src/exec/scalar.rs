@@ -125,7 +125,7 @@ pub(super) fn extract(a: u64, position: u32, length: u32, width: u32, signed: bo
     shifted & mask | sign & !mask
 }
 
-/// `b` with its bits from `position` on replaced by the `length` lowest bits of `a`.
+/// The value `b` with its bits from `position` on replaced by the `length` lowest bits of `a`.
 #[inline(always)]
 pub(super) fn insert(a: u64, b: u64, position: u32, length: u32, width: u32) -> u64 {
     let (position, length) = (position & 255, length & 255);

@@ -2,7 +2,7 @@
 //!
 //! A product of two f32 is exact in f64, and the error of a sum in f64 is itself a f64, so the exact result is known.
 
-/// `a · b + c` rounded towards zero; `nearest` is the same sum rounded to the nearest.
+/// The fused sum `a · b + c` rounded towards zero; `nearest` is the same sum rounded to the nearest.
 pub(super) fn fma(a: f32, b: f32, c: f32, nearest: f32) -> f32 {
     let (product, c) = (f64::from(a) * f64::from(b), f64::from(c));
     let sum = product + c;

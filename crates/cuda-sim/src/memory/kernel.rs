@@ -12,7 +12,7 @@ pub(crate) type Thread = u32;
 pub(crate) enum Space {
     Global,
     Const,
-    /// No space is named: any of the above.
+    /// The instruction names no space, so the access may be to any of the above.
     Generic,
 }
 

@@ -83,12 +83,12 @@ impl Ty {
     }
 
     /// Whether a register declared as `declared` may be an operand of this type: PTX asks for the same width, and keeps floats
-    /// and integers apart unless one side is untyped. Halves have no registers of their own and live in `.b16`.
+    /// and integers apart unless one side is untyped. Halves have no registers of their own and are kept in `.b16`.
     pub(crate) fn accepts(self, declared: Ty) -> bool {
         self.bits() == declared.bits() && self.same_family(declared)
     }
 
-    /// As [`Ty::accepts`], but for `ld`, `st` and `cvt`, whose registers may be wider than the type.
+    /// Does what [`Ty::accepts`] does, for `ld`, `st` and `cvt`, whose registers may be wider than the type.
     pub(crate) fn accepts_wider(self, declared: Ty) -> bool {
         let widens = self.bits() < declared.bits() && !self.is_float() && !declared.is_float();
         self.accepts(declared) || (widens && self != Ty::Pred)

@@ -14,19 +14,19 @@ pub enum Onto {
     Zero,
     /// Values no two of which are alike: rounding shows, and so does a swapped coordinate.
     Values,
-    /// As [`Onto::Values`], with infinities, NaN, subnormals and the largest values at every place of a thread's sixteen.
+    /// The values of [`Onto::Values`], with infinities, NaN, subnormals and the largest values at every place of a thread's sixteen.
     Special,
     /// The noise's own negative, rounded to the gradient's type: the sum shows the noise's lowest bits.
     Cancelled,
     /// The value that brings the sum nearest to the middle between two values of the gradient's type: any wrong rounding shows.
-    /// For f32, whose sum is not rounded again, the same as [`Onto::Cancelled`].
+    /// For f32, whose sum is not rounded again, it is the same as [`Onto::Cancelled`].
     Halfway,
-    /// What makes the sum's rounding depend on the noise's last bit, where there is such a value; else as [`Onto::Cancelled`].
+    /// The value that makes the sum's rounding depend on the noise's last bit; where there is none, that of [`Onto::Cancelled`].
     Edge {
-        /// Whether it tells the noise from the next larger number in magnitude, or from the next smaller one.
+        /// True if the value tells the noise from the next larger number in magnitude, false if from the next smaller one.
         above: bool,
     },
-    /// One, but infinite at one or two places of a segment.
+    /// The value one everywhere, but infinity at one or two places of a segment.
     Infinity {
         /// The segment that has the infinities.
         segment: usize,
@@ -143,7 +143,7 @@ impl Lowered {
         Ok(step)
     }
 
-    /// As a backend takes it.
+    /// The step as a backend takes it.
     pub fn step<'a>(&'a self, plan: &'a Plan) -> Step<'a> {
         let kernel = match &self.work {
             Work::Blt { row, fresh } => {

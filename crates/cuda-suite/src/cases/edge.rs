@@ -31,7 +31,7 @@ pub(super) fn edge<E: Both>(noise: f32, above: bool) -> f32 {
     tells(further(noise, 1, above)).or_else(|| tells(further(noise, 4, above))).unwrap_or(-noise)
 }
 
-/// The f32 that is so many further from zero, or nearer to it.
+/// The f32 that is `count` numbers further from zero if `above`, else nearer to it.
 fn further(number: f32, count: u32, above: bool) -> f32 {
     let bits = number.to_bits();
     f32::from_bits(if above { bits.wrapping_add(count) } else { bits.wrapping_sub(count) })
@@ -50,7 +50,7 @@ pub(super) fn rounded<E: Both>(value: f32) -> f32 {
 mod tests {
     use super::*;
 
-    /// Beside how many of many numbers the one `count` further shows, in 1,000.
+    /// The share, in 1,000, of numbers that an edge tells from the number `count` further.
     fn share<E: Both>(count: u32, above: bool) -> usize {
         let numbers =
             (0..20_000_u32).map(|i| f32::from_bits(0x3d80_0000 + i.wrapping_mul(0x9e37_79b1) % 0x0340_0000));

@@ -98,7 +98,7 @@ impl<E: Both> Expected<E> {
         self.difference_counting(stream, 1)
     }
 
-    /// As [`Expected::difference`], with kernels whose `advance` counts `stride` steps at a time: a few launches do what 2³² would.
+    /// Does what [`Expected::difference`] does, with kernels whose `advance` counts `stride` steps at a time: a few launches do what 2³² would.
     pub fn difference_counting(
         &self,
         stream: &Arc<CudaStream>,
@@ -117,7 +117,7 @@ impl<E: Both> Expected<E> {
     }
 }
 
-/// What becomes of gradients without noise of their own.
+/// Fills gradients with NaN, as a launch does that has no noise for them.
 fn fill_nan<E: Both>(case: &Case, buffer: &mut [E]) {
     case.places().0.into_iter().for_each(|place| buffer[place].fill(E::from_f32(f32::NAN)));
 }

@@ -332,8 +332,8 @@ fn long_list(runs: Runs) -> Result<Case> {
     Ok(Case { name: "long list", plan, keys: few_keys(), segments: vec![100..140], shifts: vec![0], actions })
 }
 
-/// Two steps of 2²⁰ values in memory that allows fours and 2²⁰ in memory that does not, for roundings that seldom show; before it,
-/// places where those are that show less often still.
+/// Two steps of 2²⁰ values in memory that allows fours and 2²⁰ in memory that does not, for roundings that seldom show; before them,
+/// places that show roundings which are rarer still.
 pub fn deep(module: &str) -> Result<Vec<Case>> {
     let runs = Runs::of(module)?;
     let plan = Plan::new(3, runs.form(2)?, 0.75)?.with_rounds(Rounds::R8)?;

@@ -12,10 +12,10 @@ use corrnoise::{Rounds, Row};
 use half::{bf16, f16};
 use std::cell::Cell;
 
-/// What can be wrong with an operation or a constant.
+/// A mistake in an operation or in a constant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mistake {
-    /// Rounded toward zero.
+    /// An operation whose result is rounded toward zero.
     Cut,
     /// An fma whose product is rounded too.
     Split,
@@ -38,7 +38,7 @@ impl Arithmetic {
         Arithmetic { at, mistake, count: Cell::new(0), made: Cell::new(false) }
     }
 
-    /// Whether the next operation, which can have certain mistakes, has this one.
+    /// The mistake of the next operation, if it is the one to go wrong and the mistake is a `possible` one.
     fn is_next(&self, possible: &[Mistake]) -> Option<Mistake> {
         let number = self.count.replace(self.count.get() + 1);
         let made = number == self.at && possible.contains(&self.mistake);
@@ -69,7 +69,7 @@ impl Arithmetic {
     fn fma(&self, a: f32, b: f32, c: f32) -> f32 {
         match self.is_next(&[Mistake::Cut, Mistake::Split]) {
             Some(Mistake::Cut) => {
-                // The sum, and exactly what its rounding to f64 left out.
+                // These are the sum, and exactly what its rounding to f64 left out.
                 let (product, c) = (f64::from(a) * f64::from(b), f64::from(c));
                 let sum = product + c;
                 let of_c = sum - product;
@@ -96,7 +96,7 @@ impl Arithmetic {
     /// The radius of a word, with its extension if it is small.
     fn radius(&self, word: u32, extension: u32) -> f32 {
         let u = if word < TAIL_LIMIT {
-            // Of the two conversions, each word has one; this one's number has 48 bits, which f64 holds.
+            // Each word takes one of the two conversions; this one converts a number of 48 bits, which f64 holds.
             let wide = u64::from(word) << 32 | u64::from(extension | 1);
             self.is_next(&[]);
             self.once(wide as f64) * TWO_POW_MINUS_32 * TWO_POW_MINUS_32
@@ -132,7 +132,7 @@ fn cut(high: f64, low: f64) -> f32 {
     if is_too_large { f32::from_bits(nearest.to_bits() - 1) } else { nearest }
 }
 
-/// Whether gradients of a type tell one normal from another, in one of the steps of the case.
+/// True if gradients of a type tell one normal from another, in one of the steps of the case.
 fn shows<E: Both>(normal: f32, wrong: f32) -> bool {
     let steps = SCALES.iter().flat_map(|scale| [(scale, true), (scale, false)]);
     normal != wrong
@@ -170,7 +170,7 @@ fn without_a_mistake_they_are_the_normals() {
     }
 }
 
-/// A tail that is left out at its limit, and one that is taken below a larger limit.
+/// Tests a tail that is left out at its limit, and one that is taken below a larger limit.
 #[test]
 fn a_wrong_limit_shows_in_every_pair() {
     for (blocks, has_tail) in [(LARGEST, true), (BESIDE, false)] {
@@ -194,7 +194,7 @@ fn a_wrong_limit_shows_in_every_pair() {
     }
 }
 
-/// A bit of an extension that is set although it is not, from the twentieth on: those below are rounded off from most words.
+/// Tests extensions with one bit flipped, from the twentieth on: those below are rounded off from most words.
 #[test]
 fn every_bit_of_an_extension_shows_in_every_pair() {
     let row = named_row().unwrap();
@@ -213,7 +213,7 @@ fn every_bit_of_an_extension_shows_in_every_pair() {
     }
 }
 
-/// Every operation and constant, every mistake, every pair: 16 bits show it, and so does f32.
+/// Every mistake in every operation and constant of every pair shows in 16-bit gradients and in f32.
 #[test]
 fn every_mistake_shows_in_every_pair() {
     let (mut operations, mut missing) = (0, Vec::new());

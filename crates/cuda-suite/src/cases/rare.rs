@@ -1,4 +1,4 @@
-//! Cases that go where something is that one coordinate in thousands or in billions has: small radius words, words at a limit, and
+//! Cases at coordinates with a property that one in thousands or in billions has: small radius words, words at a limit, and
 //! normals whose last bit depends on the last bit of a coefficient.
 
 use super::case::{Action, Case, Lowered, Onto};
@@ -6,7 +6,7 @@ use super::list::{Runs, TILE, few_keys};
 use super::witnesses;
 use corrnoise::{Plan, Result, Rounds, Row};
 
-/// First steps of a run, over whole tiles. A ring of one slot keeps the noise in f32, whatever the gradient's type.
+/// A case of first steps of a run, over whole tiles. A ring of one slot keeps the noise in f32, whatever the gradient's type.
 fn over_tiles(
     name: &'static str,
     runs: Runs,
@@ -21,13 +21,13 @@ fn over_tiles(
     Ok(Case { name, plan, keys: few_keys(), segments, shifts, actions })
 }
 
-/// Both ways in which a last bit can be wrong.
+/// The gradients that show a last bit which is wrong in either direction.
 const EDGES: [Onto; 2] = [Onto::Edge { above: true }, Onto::Edge { above: false }];
 
-/// Each scale is another chance that a last bit shows in bf16.
+/// The scales of the steps: each is another chance that a last bit shows in bf16.
 pub(super) const SCALES: [f32; 10] = [1.0, 1.17, 0.83, 1.37, 0.71, 1.91, 0.59, 1.53, 1.07, 0.93];
 
-/// One row again and again, so that every last bit has its chances to show.
+/// One row at every scale and edge, so that every last bit has its chances to show.
 fn at_all_scales(row: Row) -> impl Iterator<Item = (Row, f32, Onto)> {
     SCALES.into_iter().flat_map(move |scale| EDGES.map(|onto| (row, scale, onto)))
 }
@@ -43,7 +43,7 @@ pub(super) fn named_tails(runs: Runs) -> Result<Case> {
     over_tiles("named tails", runs, witnesses::named_tiles(), [(row, 1.25, Onto::Cancelled)])
 }
 
-/// The same, beside gradients in which the last bit of a normal shows.
+/// The blocks of `named_tails`, beside gradients in which the last bit of a normal shows.
 pub(super) fn extensions(runs: Runs) -> Result<Case> {
     let row = witnesses::named_row()?;
     over_tiles("extensions", runs, witnesses::named_tiles(), at_all_scales(row))

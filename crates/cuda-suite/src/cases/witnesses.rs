@@ -102,7 +102,7 @@ const NAMED: [u64; 29] = [
     5_701_114_823,
 ];
 
-/// Tiles, ascending, that show every single mistake of the normals' arithmetic in every pair: `mistakes` says which they are.
+/// Tiles, ascending, that show every single mistake of the normals' arithmetic in every pair: `mistakes` lists those mistakes.
 const LAST_BITS: [u64; 95] = [
     23, 123, 277, 341, 349, 543, 768, 770, 1_042, 1_246, 1_297, 1_483, 1_596, 1_701, 2_102, 2_343, 2_573,
     2_679, 2_690, 2_704, 2_889, 3_063, 3_318, 3_378, 3_585, 3_588, 4_021, 4_492, 5_614, 5_933, 6_632, 7_770,
@@ -133,7 +133,7 @@ pub(crate) fn named_tiles() -> impl Iterator<Item = u64> {
     NAMED.into_iter()
 }
 
-/// Where a mistake in the last bit of any operation shows.
+/// The tiles in which a mistake in the last bit of any operation shows.
 pub(crate) fn last_bits() -> impl Iterator<Item = u64> {
     LAST_BITS.into_iter()
 }

@@ -71,7 +71,7 @@ pub(super) fn by_ones(change: &Change<'_>) -> bool {
     let (old, new) = (change.old.operands.get(2).and_then(|o| o.parse::<i64>().ok()), change.new_integer(2));
     let grows = matches!((old, new), (Some(old), Some(new)) if new > old);
     match change.old.opcode.as_str() {
-        // The branch to the fours; without it, the next one leads past them.
+        // This is the branch to the fours; without it, the next one leads past them.
         "bra" => {
             let mut next =
                 change.kernel.instructions.iter().skip_while(|other| other.line <= change.old.line);
@@ -217,7 +217,7 @@ pub(super) fn past_the_tiles(change: &Change<'_>) -> bool {
     change.operator == Operator::Drop && change.definition(guard).is_some_and(is_test)
 }
 
-/// Whether a launch has a schedule, where only the source of its key depends on it.
+/// The test whether a launch has a schedule, where only the source of its key depends on it.
 ///
 /// The key comes from memory if the launch has a schedule and is live. The host puts `keys[incarnation of the row]` into a launch by value, and
 /// the same keys are in memory, where the row's name finds them by the same incarnation: such a launch may read either, and it is always

@@ -58,7 +58,7 @@ pub(super) fn not_negative(change: &Change<'_>) -> bool {
         "setp.eq.s64" => to == "setp.le.s64" && change.old.operands[2] == "0",
         "setp.eq.s32" => to == "setp.le.s32" && change.old.operands[2] == "0",
         "setp.ne.s32" => to == "setp.gt.s32" && change.old.operands[2] == "0",
-        // A flag of 0 or 1, or several of them joined by `or`.
+        // The compared value is a flag of 0 or 1, or several of them joined by `or`.
         "setp.eq.s16" => to == "setp.le.s16" && change.old.operands[2] == "0",
         // A bf16 becomes the upper half of an f32: copies of its sign are shifted out.
         "cvt.u32.u16" => {
@@ -105,7 +105,7 @@ pub(super) fn extension(change: &Change<'_>) -> bool {
     let near = |other: &&Instruction| (change.old.line..change.old.line + 4).contains(&other.line);
     let feeds_tail = change.kernel.instructions.iter().filter(near).any(|other| other.opcode == "bfi.b64");
     let low = |number: i64| number as u32 & !1 < 1 << 20;
-    // A constant of the cipher that is added to an extension.
+    // The operand is a constant of the cipher that is added to an extension.
     let constant = change.old.operands.get(2).and_then(|constant| constant.parse::<i64>().ok());
     if change.old.opcode == "add.s32"
         && change.operator == Operator::Immediate
@@ -144,7 +144,7 @@ pub(super) fn any_nan(change: &Change<'_>) -> bool {
         && bits.and_then(|bits| u32::from_str_radix(bits, 16).ok()).is_some_and(is_nan)
 }
 
-/// `or` with bits that a shift or mask has just cleared.
+/// An `or` with bits that a shift or mask has just cleared.
 pub(super) fn disjoint(change: &Change<'_>) -> bool {
     let cleared = |register: &String| {
         let opcode = change.definition(register).map_or("", |definition| &definition.opcode);
@@ -204,7 +204,7 @@ pub(super) fn same_address(change: &Change<'_>) -> bool {
     change.old.opcode == "add.s64" && pairs.all(|(old, new)| is_cast(old, new) || is_cast(new, old))
 }
 
-/// Copies of one constant.
+/// Copies of one and the same constant.
 pub(super) fn same_constant(change: &Change<'_>) -> bool {
     let Some(new) = change.new.as_ref().filter(|_| change.operator == Operator::Redirect) else {
         return false;

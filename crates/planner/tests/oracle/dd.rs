@@ -2,7 +2,7 @@
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// `hi + lo`, not evaluated.
+/// The unevaluated sum `hi + lo` of two floats.
 #[derive(Clone, Copy, Debug)]
 pub struct Dd {
     pub hi: f64,

@@ -1,15 +1,15 @@
-//! The Gaussian mechanism by the definition of (ε, δ), and normals that end.
+//! The Gaussian mechanism by the definition of (ε, δ), and the end of the engine's normals, whose radii are bounded.
 //!
 //! With `a = ε/μ − μ/2`, the privacy loss exceeds ε by `μt` at a distance t beyond a, so `δ = ∫₀^∞ φ(a + t)(1 − e^{−μt}) dt`, and
 //! `1 − δ = ∫₀^∞ φ(a − t) + φ(a + t)e^{−μt} dt`. All integrands are positive; they are summed on a logarithmic scale, where the trapezoidal
 //! rule converges exponentially.
 
-/// `ln √(2π)`.
+/// The constant `ln √(2π)` of the normal density.
 const LN_ROOT_TAU: f64 = 0.918_938_533_204_672_7;
-/// Spacing in ln t.
+/// The spacing of the trapezoidal rule in ln t.
 const STEP: f64 = 0.125;
 
-/// `∫₀^∞ e^{exponent(t)} dt` for exponents that fall like `−xt − t²/2` or faster.
+/// The integral `∫₀^∞ e^{exponent(t)} dt` for exponents that fall like `−xt − t²/2` or faster.
 fn integral(x: f64, exponent: impl Fn(f64) -> f64) -> f64 {
     let scale = if x > 1.0 { 1.0 / x } else { 1.0 };
     let last = ((scale * 50.0).ln() / STEP).ceil() as i32;
@@ -17,23 +17,23 @@ fn integral(x: f64, exponent: impl Fn(f64) -> f64) -> f64 {
     (first..=last).map(|i| (f64::from(i) * STEP).exp()).map(|t| t * exponent(t).exp()).sum::<f64>() * STEP
 }
 
-/// `Φ(−x)/φ(x)` for x ≥ 0.
+/// The Mills ratio `Φ(−x)/φ(x)` for x ≥ 0.
 pub fn mills(x: f64) -> f64 {
     integral(x, |t| -x * t - 0.5 * t * t)
 }
 
-/// `ln δ` for `a ≥ −1`.
+/// The logarithm `ln δ` for `a ≥ −1`.
 fn ln_delta(mu: f64, a: f64) -> f64 {
     let sum = integral(a.max(0.0), |t| -a * t - 0.5 * t * t + (-(-mu * t).exp_m1()).ln());
     -0.5 * a * a - LN_ROOT_TAU + sum.ln()
 }
 
-/// `ln(1 − δ)` for `a ≤ 0`, `a ≥ −μ/2`.
+/// The logarithm `ln(1 − δ)` for `a ≤ 0`, `a ≥ −μ/2`.
 fn ln_rest(mu: f64, a: f64) -> f64 {
     -0.5 * a * a - LN_ROOT_TAU + (mills(-a) + mills(a + mu)).ln()
 }
 
-/// A δ together with what is left of it to 1, since either may be small.
+/// The logarithms of δ and of 1 − δ, since either may be small.
 #[derive(Clone, Copy, Debug)]
 pub struct Delta {
     ln: f64,
@@ -47,26 +47,26 @@ impl From<f64> for Delta {
 }
 
 impl Delta {
-    /// Divided by a probability; none if that leaves 1 or more.
+    /// This δ divided by a probability; none if the result is 1 or more.
     pub fn over(self, prob: f64) -> Option<Delta> {
         let ln = self.ln - prob.ln();
         (ln < 0.0).then(|| Delta { ln, ln_rest: (-ln.exp_m1()).ln() })
     }
 }
 
-/// Rounded so that an ε is below the truth, by more than sums may be off.
+/// A δ slightly larger than given, so that an ε computed from it is below the truth in spite of rounding.
 pub fn a_little_more(delta: f64) -> Delta {
     let exact = Delta::from(delta);
     Delta { ln: exact.ln + 1e-11, ln_rest: exact.ln_rest - 1e-11 }
 }
 
-/// Rounded so that an ε is above the truth, by more than sums may be off.
+/// A δ slightly smaller than given, so that an ε computed from it is above the truth in spite of rounding.
 pub fn a_little_less(delta: f64) -> Delta {
     let exact = Delta::from(delta);
     Delta { ln: exact.ln - 1e-9, ln_rest: exact.ln_rest + 1e-9 }
 }
 
-/// Whether `δ(a)` is at most this.
+/// True if `δ(a)` is at most the given δ.
 fn at_most(mu: f64, a: f64, delta: Delta) -> bool {
     if delta.ln <= -std::f64::consts::LN_2 {
         // δ ≥ 1 − 2Φ(a) is above ½ for a ≤ −1.
@@ -79,7 +79,7 @@ fn at_most(mu: f64, a: f64, delta: Delta) -> bool {
 
 /// The smallest ε ≥ 0 with `δ(ε) ≤ δ`, from below.
 pub fn epsilon(mu: f64, delta: Delta) -> f64 {
-    // In x = ε/μ, with a = x − μ/2.
+    // The search is in x = ε/μ, with a = x − μ/2.
     let half = 0.5 * mu;
     if at_most(mu, -half, delta) {
         return 0.0;
@@ -95,18 +95,18 @@ pub fn epsilon(mu: f64, delta: Delta) -> f64 {
     mu * low
 }
 
-/// Where radii end: 64 bits, and a little more.
+/// The largest radius of a pair of normals, which 64 bits give, and a little more.
 fn radius() -> f64 {
     (128.0 * std::f64::consts::LN_2).sqrt() * (1.0 + 1e-6)
 }
 
-/// The probability that some pair of normals leaves its disc, if one normal of each is shifted. Nobody else makes such an output.
+/// The probability that some pair of normals leaves its disc, if one normal of each is shifted. Without the shift, no output lies there.
 pub fn leaving(shifts: &[f64]) -> f64 {
     let stays: f64 = shifts.iter().map(|shift| (-leaves(shift.abs()).min(1.0)).ln_1p()).sum();
     -stays.exp_m1()
 }
 
-/// `P(|(z₁ + d, z₂)| > R, |z| ≤ R)`.
+/// The probability `P(|(z₁ + d, z₂)| > R, |z| ≤ R)` that one shifted pair leaves its disc.
 pub fn leaves(shift: f64) -> f64 {
     let radius = radius();
     if shift >= 2.0 * radius {
@@ -117,7 +117,7 @@ pub fn leaves(shift: f64) -> f64 {
     let across = |i: i32| {
         let z = -radius + (f64::from(i) + 0.5) * width;
         let edge = (radius * radius - z * z).sqrt();
-        // z₁ from edge − d to edge, and no further than the other side.
+        // The range of z₁ is from edge − d to edge, and no further than the other side.
         let from = (edge - shift).max(-edge);
         (-0.5 * z * z - LN_ROOT_TAU).exp() * (upper(from) - upper(edge)).max(0.0)
     };
@@ -125,7 +125,7 @@ pub fn leaves(shift: f64) -> f64 {
     (0..count).map(across).sum::<f64>() * width * (1.0 - 1e-3)
 }
 
-/// `Φ(−x)` by its power series near 0 and its continued fraction beyond.
+/// The upper tail `Φ(−x)`, by its power series near 0 and its continued fraction beyond.
 pub fn upper(x: f64) -> f64 {
     let density = (-0.5 * x * x - LN_ROOT_TAU).exp();
     if x < -3.0 {

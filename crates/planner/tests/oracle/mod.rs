@@ -1,4 +1,4 @@
-//! What a plan really guarantees, from plain definitions: code that shares nothing with the crate's analysis.
+//! The true guarantee of a plan, computed from plain definitions by code that shares nothing with the crate's analysis.
 //!
 //! [`check`] compares what a plan states with the noise that it runs. The noise's matrix is read off the engine's recursions in double-double
 //! arithmetic ([`noise`]), patterns of participation are tried one by one ([`patterns`]), and ε follows from δ by integrating the definition
@@ -18,16 +18,16 @@ pub mod small;
 use corrnoise_core::{Plan, Sampling};
 use corrnoise_planner::{Adjacency, Certificate, Exactness, Method, Participation};
 
-/// How much of the truth is computed.
+/// The effort that is spent on computing the truth.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Effort {
-    /// All but the composition of sampled rounds.
+    /// Everything is computed but the composition of sampled rounds.
     Usual,
     /// Sampled rounds are composed as well, by a discretisation rounded down.
     Composed,
 }
 
-/// What was compared.
+/// The comparisons that could be made.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
     /// The claim's ε was found to be hardly above the truth.
@@ -99,7 +99,7 @@ pub fn check(plan: &Plan, stated: &Certificate, effort: Effort) -> Result<Report
         }
     }
     if !noise::is_square(plan) {
-        // Several normals make one step: their sums end further out.
+        // Where several normals make one step, their sums end further out.
         tail = 0.0;
     }
     expect(delta >= tail && claim.tail_delta >= tail * (1.0 - 1e-3), || {
@@ -125,7 +125,7 @@ fn expect(holds: bool, message: impl Fn() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(message()) }
 }
 
-/// Blocks and probability of (block-cyclic) Poisson sampling.
+/// The blocks and the probability of (block-cyclic) Poisson sampling.
 fn sampling_of(sampling: Option<Sampling>) -> Option<(usize, f64)> {
     match sampling? {
         Sampling::Poisson { sampling_prob, .. } => Some((1, sampling_prob)),
@@ -136,7 +136,7 @@ fn sampling_of(sampling: Option<Sampling>) -> Option<(usize, f64)> {
     }
 }
 
-/// Who may take part when: what the sampling scheme allows, or what the trainer guarantees.
+/// The participation that the sampling scheme allows, or else that which the trainer guarantees.
 fn participation(plan: &Plan, stated: &Certificate) -> Participation {
     let n = plan.num_steps() as usize;
     let turns = |parts: u64| Participation::Cyclic { separation: parts as usize, max_participations: n };

@@ -1,6 +1,6 @@
 //! The matrix of the noise that a plan runs, from the engine's recursions.
 //!
-//! A run adds `o_t = scale_t · z̃_t` to the gradients; `C` is what brings outputs back to independent normals, `z = C o`. For the
+//! A run adds `o_t = scale_t · z̃_t` to the gradients; `C` maps outputs back to independent normals, `z = C o`. For the
 //! recursions of buffers and rings it is the recursion itself, read the other way; weights are inverted by forward substitution.
 
 use super::dd::{Dd, ONE, ZERO};
@@ -8,10 +8,10 @@ use corrnoise_core::Plan;
 use corrnoise_core::form::{Kernel, Regenerate};
 use std::collections::HashMap;
 
-/// Columns of `C`.
+/// The columns of the matrix `C`.
 pub type Columns = Vec<Vec<Dd>>;
 
-/// Whether every step brings one normal, so that `C` has the engine's own normals as its rows.
+/// True if every step draws one normal, so that the rows of `C` belong to the engine's own normals.
 pub fn is_square(plan: &Plan) -> bool {
     match plan.form().kernel() {
         Kernel::Regenerate(regenerate) => regenerate.weights(0).is_some(),
@@ -19,7 +19,7 @@ pub fn is_square(plan: &Plan) -> bool {
     }
 }
 
-/// `C` in units of the added noise: columns are divided by the f32 scales of their steps.
+/// The matrix `C` in units of the added noise: columns are divided by the f32 scales of their steps.
 pub fn strategy(plan: &Plan) -> Columns {
     let n = plan.num_steps() as usize;
     let form = plan.form();
@@ -34,7 +34,7 @@ pub fn strategy(plan: &Plan) -> Columns {
     columns
 }
 
-/// Steps since the state was cleared.
+/// The number of steps since the state was cleared.
 fn age(plan: &Plan, t: usize) -> usize {
     plan.form().restart_every().map_or(t, |every| (t as u64 % every) as usize)
 }
@@ -75,7 +75,7 @@ fn normals_of_unit_output(plan: &Plan, s: usize, n: usize) -> Vec<Dd> {
     normals
 }
 
-/// Listed rows have a covariance `K = L D Lᵀ`, and `D^{−1/2}L⁻¹` is what makes it the identity.
+/// The matrix of listed rows: their covariance is `K = L D Lᵀ`, and `D^{−1/2}L⁻¹` turns it into the identity.
 fn listed(regenerate: &Regenerate, n: usize) -> Columns {
     let rows: Vec<HashMap<(u8, u64), Dd>> = (0..n as u64)
         .map(|t| {
@@ -116,13 +116,13 @@ fn listed(regenerate: &Regenerate, n: usize) -> Columns {
         .collect()
 }
 
-/// `CᵀC`.
+/// The Gram matrix `CᵀC` of the columns.
 pub fn gram(columns: &Columns) -> Vec<Vec<f64>> {
     let n = columns.len();
     let mut gram = vec![vec![0.0; n]; n];
     for s in 0..n {
         for t in s..n {
-            // Columns begin at their own step.
+            // A column is zero before its own step.
             let entry = (t..n).fold(ZERO, |sum, r| sum + columns[s][r] * columns[t][r]).value();
             (gram[s][t], gram[t][s]) = (entry, entry);
         }
@@ -130,7 +130,7 @@ pub fn gram(columns: &Columns) -> Vec<Vec<f64>> {
     gram
 }
 
-/// By how much a unit moves the normals if it adds `±size` at some steps.
+/// The shift of the normals by a unit that adds `±size` at some steps.
 pub fn image(columns: &Columns, steps: &[usize], signs: &[f64], size: f64) -> Vec<f64> {
     (0..columns.len())
         .map(|r| {

@@ -1,22 +1,22 @@
-//! The farthest that one unit moves the normals, over all patterns of participation and signs.
+//! The largest shift of the normals by one unit, over all patterns of participation and signs.
 //!
 //! Gradients of norm at most 1 that lie along one direction are numbers in [−1, 1]; the norm is convex in them, so signs ±1 are worst.
 
 use corrnoise_planner::Participation;
 
-/// The best that was found: no more than the truth.
+/// The largest shift that was found, which is a lower bound of the truth.
 #[derive(Clone, Debug)]
 pub struct Worst {
     pub squared: f64,
-    /// Nothing is better, in any dimension.
+    /// True if no pattern shifts further, in any dimension.
     pub exhaustive: bool,
     pub steps: Vec<usize>,
     pub signs: Vec<f64>,
 }
 
-/// Patterns that are tried one by one; of more, only likely ones.
+/// The most patterns that are tried one by one; if there are more, only likely ones are tried.
 const MOST_PATTERNS: f64 = 30_000.0;
-/// Signs of so many participations are tried one by one.
+/// The most participations whose signs are tried one by one.
 const MOST_SIGNS: usize = 10;
 
 pub fn worst(gram: &[Vec<f64>], participation: &Participation) -> Worst {
@@ -65,7 +65,7 @@ impl Search<'_> {
             self.best = Worst { squared: most, steps: steps.to_vec(), signs, ..self.best };
             return;
         }
-        // With negative entries more dimensions may do more than signs.
+        // With negative entries, vectors of more dimensions may shift further than signs.
         self.best.exhaustive = false;
         let norm = |signs: &[f64]| pairs().map(|(i, j)| signs[i] * signs[j] * entry(i, j)).sum::<f64>();
         let mut found: Vec<Vec<f64>> = Vec::new();
@@ -79,7 +79,7 @@ impl Search<'_> {
                 found.push((0..k).map(|i| if entry(first, i) < 0.0 { -1.0 } else { 1.0 }).collect());
             }
             for signs in &mut found {
-                // Flip what is better flipped, until nothing is.
+                // Signs are flipped one by one, until no flip shifts further.
                 let mut changed = true;
                 while changed {
                     changed = false;
@@ -103,7 +103,7 @@ impl Search<'_> {
 
     fn separated(&mut self, steps: &mut Vec<usize>, from: usize, min_sep: usize, left: usize) {
         let n = self.gram.len();
-        // What can still be extended is no better than its extensions.
+        // A pattern that can still be extended shifts no further than its extensions.
         if !steps.is_empty() && (left == 0 || from >= n) {
             self.consider(&steps.clone());
         }
@@ -116,7 +116,7 @@ impl Search<'_> {
         }
     }
 
-    /// Evenly spaced patterns, and what moving single steps makes of the best of them.
+    /// Tries evenly spaced patterns, and improves the best of them by moving single steps.
     fn likely(&mut self, min_sep: usize, count: usize) {
         let n = self.gram.len();
         for first in 0..n {
@@ -143,7 +143,7 @@ impl Search<'_> {
     }
 }
 
-/// Patterns of steps that are so far apart, the empty one included.
+/// The number of patterns of steps at least `min_sep` apart, the empty one included.
 fn count(n: usize, min_sep: usize, most: usize) -> f64 {
     let mut after = vec![1.0_f64; n + 1];
     for _ in 0..most.min(n) {

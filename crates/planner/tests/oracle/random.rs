@@ -1,6 +1,6 @@
-//! A generator of test numbers: the same in every run.
+//! A generator of test numbers that are the same in every run.
 
-/// SplitMix64.
+/// The generator SplitMix64, by its state.
 pub struct Random(pub u64);
 
 impl Random {
@@ -16,12 +16,12 @@ impl Random {
         (self.next() >> 11) as usize % limit
     }
 
-    /// One time in so many.
+    /// True one time in `count`, on average.
     pub fn once_in(&mut self, count: usize) -> bool {
         self.below(count) == 0
     }
 
-    /// In [0, 1).
+    /// A uniform number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -30,7 +30,7 @@ impl Random {
         low + (high - low) * self.unit()
     }
 
-    /// 10 to a power between two.
+    /// The number 10 to a uniform power between `low` and `high`.
     pub fn power(&mut self, low: f64, high: f64) -> f64 {
         10_f64.powf(self.between(low, high))
     }

@@ -1,8 +1,8 @@
-//! Lower bounds for Poisson-sampled rounds.
+//! Lower bounds of ε and δ for Poisson-sampled rounds.
 //!
-//! One round: `δ(ε) = p·δ_Gauss(ln(1 + (e^ε − 1)/p))`, exactly. Several: the privacy loss of every round is rounded down to a grid and the
-//! roundings are summed; `δ = E[(1 − e^{ε − L})₊]` grows with every loss, so this is never above the truth, whether or not outputs in the
-//! tails are left out.
+//! For one round, `δ(ε) = p·δ_Gauss(ln(1 + (e^ε − 1)/p))` exactly. For several, the privacy loss of every round is rounded down to a grid
+//! and the rounded losses are summed; `δ = E[(1 − e^{ε − L})₊]` grows with every loss, so this is never above the truth, whether or not
+//! outputs in the tails are left out.
 
 use super::gauss::{Delta, epsilon, upper};
 
@@ -18,12 +18,12 @@ pub fn one_round(mu: f64, prob: f64, delta: Delta) -> f64 {
     }
 }
 
-/// Points of the grid, for all rounds together.
+/// The number of points of the grid, for all rounds together.
 const GRID: usize = 1 << 16;
-/// Standard deviations at which tails are left out.
+/// The number of standard deviations beyond which tails are left out.
 const REACH: f64 = 8.5;
 
-/// δ at ε for rounds of sampling with the same probability, from below: a unit removed or added.
+/// The δ at ε for rounds of sampling with the same probability, from below, for a unit removed or added.
 pub fn delta(mus: &[f64], prob: f64, epsilon: f64) -> f64 {
     [true, false].map(|removed| composed(mus, prob, epsilon, removed)).into_iter().fold(0.0, f64::max)
 }
@@ -35,7 +35,7 @@ fn composed(mus: &[f64], prob: f64, epsilon: f64, removed: bool) -> f64 {
         .map(|loss| loss.range())
         .fold((f64::INFINITY, f64::NEG_INFINITY), |all, one| (all.0.min(one.0), all.1.max(one.1)));
     let rounds = mus.len() as f64;
-    // As fine as ε deserves, if the grid holds all of it.
+    // The grid is fine relative to ε, unless it would not hold all losses.
     let step = (3e-4 * epsilon / rounds).max((range.1 - range.0) * rounds / (GRID as f64 - 4.0 * rounds));
     let first = (range.0 / step).floor();
     let mut product = vec![(1.0, 0.0); GRID];
@@ -63,11 +63,11 @@ fn composed(mus: &[f64], prob: f64, epsilon: f64, removed: bool) -> f64 {
         let loss = (first * rounds + i as f64) * step;
         if loss > epsilon { (mass.0 / GRID as f64).max(0.0) * -(epsilon - loss).exp_m1() } else { 0.0 }
     };
-    // Less what transforms round.
+    // The rounding errors of the transforms are subtracted.
     product.iter().enumerate().map(excess).sum::<f64>() - 1e-12
 }
 
-/// Of one round, at the output x: `ln(1 − p + p e^{μx − μ²/2})`, or its negative if the unit is added.
+/// The privacy loss of one round, at the output x: `ln(1 − p + p e^{μx − μ²/2})`, or its negative if the unit is added.
 struct Loss {
     mu: f64,
     prob: f64,
@@ -90,7 +90,7 @@ impl Loss {
         (ends[0].min(ends[1]), ends[0].max(ends[1]))
     }
 
-    /// The output with a loss.
+    /// The output that has a given loss.
     fn output(&self, loss: f64) -> f64 {
         let loss = if self.removed { loss } else { -loss };
         let inner = loss.exp_m1() / self.prob;
@@ -105,7 +105,7 @@ impl Loss {
         (exponent + 0.5 * self.mu * self.mu) / self.mu
     }
 
-    /// Where a loss divides the outputs, within what is not left out.
+    /// The output at which a loss divides the outputs, clamped to those that are not left out.
     fn place(&self, loss: f64) -> Place {
         let x = self.output(loss).clamp(-REACH, self.mu + REACH);
         Place { without: tails(x), with: tails(x - self.mu) }
@@ -115,7 +115,7 @@ impl Loss {
     fn mass(&self, below: &Place, above: &Place) -> f64 {
         let normal = |a: Tails, b: Tails| {
             let (low, high) = if self.removed { (a, b) } else { (b, a) };
-            // From the smaller tails, which have more digits.
+            // The difference is taken of the smaller tails, which have more digits.
             let mass =
                 if low.beyond < high.below { low.beyond - high.beyond } else { high.below - low.below };
             (mass - 1e-17).max(0.0)
@@ -134,7 +134,7 @@ struct Place {
     with: Tails,
 }
 
-/// `Φ(x)` and `Φ(−x)`.
+/// The two tails `Φ(x)` and `Φ(−x)` of a normal.
 #[derive(Clone, Copy)]
 struct Tails {
     below: f64,

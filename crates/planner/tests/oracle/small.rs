@@ -9,12 +9,12 @@ use corrnoise_planner::{
     PrivacyUnit, Result, Schedule, Strategy, Terms, Workload, calibrate, certificate,
 };
 
-/// Most steps.
+/// The most steps of a random plan.
 pub const MOST_STEPS: usize = 64;
-/// Classes of strategies, the last ones given as forms.
+/// The number of classes of strategies, the last of which are given as forms.
 pub const CLASSES: usize = 22;
 
-/// A plan with a claim, or why there is none; in either case what was asked for.
+/// A plan with a claim, or the reason why there is none; in either case with a description of the request.
 pub struct Made {
     pub what: String,
     pub outcome: Result<Plan>,
@@ -26,7 +26,7 @@ enum Source {
     Form(Form),
 }
 
-/// One random plan.
+/// A random plan of any class and number of steps.
 pub fn plan(random: &mut Random) -> Made {
     let n = match random.below(4) {
         0 => 1 + random.below(4),
@@ -89,12 +89,12 @@ pub fn stated(plan: &Plan) -> Certificate {
     Certificate::of(plan).expect("a plan with a certificate")
 }
 
-/// Whether a refusal is one that a user may meet; an internal error is a defect.
+/// True if a refusal is one that a user may meet; an internal error is a defect.
 pub fn is_clear(error: &Error) -> bool {
     !matches!(error, Error::Internal { .. }) && !error.to_string().is_empty()
 }
 
-/// Most bands that go with a schedule.
+/// The most bands that a schedule allows.
 fn bands(schedule: &Schedule, n: usize) -> usize {
     match schedule {
         Schedule::Sampling(Sampling::BlockPoisson { num_blocks, .. }) => (*num_blocks as usize).min(n),
@@ -263,7 +263,7 @@ fn signed(random: &mut Random) -> f64 {
     random.between(-1.0, 1.0)
 }
 
-/// A leading coefficient and others, mostly smaller, of both signs or of one.
+/// Coefficients: a leading one and others, mostly smaller, of both signs or of one.
 fn decaying(random: &mut Random, count: usize) -> Vec<f64> {
     let positive = random.once_in(2);
     let size = random.power(-2.0, 0.2);
@@ -277,7 +277,7 @@ fn decaying(random: &mut Random, count: usize) -> Vec<f64> {
         .collect()
 }
 
-/// 1 to 8 buffers, some of them nearly equal or nearly without decay.
+/// A BLT of 1 to 8 buffers, some of them nearly equal or nearly without decay.
 fn blt(random: &mut Random) -> Result<Blt> {
     let buffers = 1 + random.below(8);
     let mut decay: Vec<f64> = (0..buffers).map(|_| random.unit()).collect();
@@ -292,7 +292,7 @@ fn blt(random: &mut Random) -> Result<Blt> {
     Blt::new(&scale, &decay)
 }
 
-/// Scales of both signs, equal decays, decays of 0.
+/// An unusual BLT, with scales of both signs, equal decays, or decays of 0.
 fn odd_blt(random: &mut Random) -> Result<Form> {
     let buffers = random.below(9);
     let mut decay: Vec<f64> = (0..buffers).map(|_| random.unit()).collect();
@@ -306,7 +306,7 @@ fn odd_blt(random: &mut Random) -> Result<Form> {
     Ok(Form::blt(&scale, &decay)?)
 }
 
-/// Rows of any names, each step with one of its own and perhaps some twice.
+/// A form of listed rows: each step has a row of its own, and some rows may occur twice.
 fn listed(random: &mut Random, n: usize) -> Result<Form> {
     let steps: Vec<Vec<Term>> = (0..n)
         .map(|t| {

@@ -6,7 +6,7 @@ __version__: str
 NOISE_SPEC_VERSION: int
 
 class Plan:
-    """How many steps, which noise, how much of it: a JSON file that checks itself and holds no secret.
+    """A plan: the number of steps, the form of the noise and its amount. It is a JSON file with a fingerprint, and holds no secret.
 
     epsilon, delta, certificate and repr() compute the claim again at the first use of any of them for a plan (milliseconds to seconds,
     without the interpreter's lock); epsilon, delta and certificate raise PlanError if it does not hold. Loading waits for none of it.
@@ -63,7 +63,7 @@ class Candidate:
     def rows_per_step(self) -> float: ...
 
 class Recommendation:
-    """All strategies that were compared, and which to take."""
+    """All strategies that were compared, and the recommended one."""
 
     @property
     def candidates(self) -> list[Candidate]: ...
@@ -102,7 +102,7 @@ def recommend(
 ) -> Recommendation: ...
 
 class Key:
-    """32 secret bytes and the public name of the run that uses them. Serves one mechanism, and any number of samplers."""
+    """32 secret bytes and the public name of the run that uses them. A key serves one mechanism, and any number of samplers."""
 
     @staticmethod
     def from_os() -> Key: ...
@@ -133,7 +133,7 @@ class Layout:
     def __eq__(self, other: object) -> bool: ...
 
 class Mechanism:
-    """A running mechanism: each step exactly once, in order, never past the plan's end."""
+    """A running mechanism, which makes each step exactly once, in order, and none past the plan's end."""
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ class Batch:
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 class Guard:
-    """Admits participants who come by themselves, as often and as far apart as a federated plan says."""
+    """Admits participants who come by themselves, at most as often and at least as far apart as a federated plan says."""
 
     def __init__(self, plan: Plan) -> None: ...
     @staticmethod

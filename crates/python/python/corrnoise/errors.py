@@ -1,4 +1,4 @@
-"""What can go wrong, as classes. Each is an `Error` and, where Python has one, the usual class as well."""
+"""The exception classes. Each is an `Error` and, where Python has one, the usual class as well."""
 
 
 class Error(Exception):
@@ -6,27 +6,27 @@ class Error(Exception):
 
 
 class InvalidArgument(Error, ValueError):
-    """A number, a length, a type, a device or a layout in memory. Nothing was changed."""
+    """A number, a length, a type, a device or a layout in memory was refused. Nothing was changed."""
 
 
 class PlanError(Error, ValueError):
-    """A plan that cannot be used."""
+    """The plan cannot be used."""
 
 
 class KeyRefused(Error, ValueError):
-    """Key material that cannot be used, or a key that already serves a mechanism."""
+    """The key material cannot be used, or the key already serves a mechanism."""
 
 
 class RepeatedNoise(KeyRefused):
-    """A start, or a resume, that would make noise which was made before. Nothing was changed."""
+    """A start or a resume would make noise which was made before. Nothing was changed."""
 
 
 class CheckpointError(Error, ValueError):
-    """A checkpoint that cannot be used: another plan, key or model, or a damaged file."""
+    """The checkpoint cannot be used: it belongs to another plan, key or model, or its file is damaged."""
 
 
 class BatchRefused(Error, ValueError):
-    """A batch of another step, plan or run than the noise, or none where the plan draws batches. Nothing was changed."""
+    """The batch belongs to another step, plan or run than the noise, or there is none and the plan draws batches. Nothing was changed."""
 
 
 class FileError(Error, OSError):
@@ -34,7 +34,7 @@ class FileError(Error, OSError):
 
 
 class StepError(Error, RuntimeError):
-    """A step that cannot be made or did not end well."""
+    """A step cannot be made, or it failed."""
 
 
 class PastEnd(StepError):

@@ -23,7 +23,7 @@ try:
 except ImportError:
 
     class GradientTransformation(NamedTuple):
-        """What optax calls by this name: `init(params)` and `update(updates, state, params)`."""
+        """The pair of functions that optax calls by this name: `init(params)` and `update(updates, state, params)`."""
 
         init: Any
         update: Any
@@ -114,7 +114,7 @@ def check_count(count: int, next_step: int) -> None:
 def correlated_noise(
     params: Any, plan: Plan, key: Key, *, batch: Literal["unchecked"] | None = None, threads: int = 0
 ) -> tuple[GradientTransformation, Mechanism]:
-    """A new run on a tree of parameters: the transformation, and the mechanism that is saved and resumed."""
+    """Begins a run on a tree of parameters. Returns the transformation, and the mechanism that is saved and resumed."""
     # Asked before the key is taken.
     check_batch(plan, batch)
     mechanism = Mechanism(plan, key, layout_of(params), threads=threads)

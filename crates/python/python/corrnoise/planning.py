@@ -1,4 +1,4 @@
-"""From a privacy budget to a plan."""
+"""Functions that turn a privacy budget into a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-//! DLPack 1.x, of which the first version with a read-only flag is the oldest that can be trusted to write through.
+//! Memory exported by DLPack 1.x: only from this version on, a flag tells memory that may be written to.
 
 use super::{CPU_OR_CUDA, EXPECTED_DTYPE, Memory, Name, Owner, READ_ONLY, STRIDED, checked_len, spelled};
 use crate::error::invalid;
@@ -58,7 +58,7 @@ pub(super) fn memory<'py>(object: &Bound<'py, PyAny>, name: Name) -> PyResult<Me
 }
 
 impl Tensor {
-    /// What is put here is refused unless it was overwritten.
+    /// A description that is refused unless a library overwrites it.
     pub(super) const UNKNOWN: Tensor = Tensor {
         data: std::ptr::null_mut(),
         device_type: 0,
@@ -108,7 +108,7 @@ fn numbers<'a>(pointer: *const i64, count: i32) -> &'a [i64] {
     }
 }
 
-/// Strides of a dimension of one value say nothing.
+/// True for C-contiguous memory. The stride of a dimension of one value does not matter.
 fn is_contiguous(shape: &[i64], strides: &[i64]) -> bool {
     let mut expected = 1i64;
     shape.iter().zip(strides).rev().all(|(size, stride)| {

@@ -1,7 +1,7 @@
-//! PyTorch tensors.
+//! The memory of PyTorch tensors.
 //!
 //! PyTorch 2.10 and later describe a tensor in one call of C, DLPack's exchange table, which costs a tenth of asking for its properties
-//! one by one. Whatever that call does not describe as plain memory is asked again, slowly, for the reason.
+//! one by one. If that call does not describe plain memory, the properties are asked one by one, to find the reason.
 
 use super::dlpack::Tensor;
 use super::{CPU_OR_CUDA, EXPECTED_DTYPE, Memory, Name, Owner, STRIDED};
@@ -14,7 +14,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyCapsuleMethods};
 use std::ffi::c_void;
 
-/// What is looked up once.
+/// The objects of PyTorch that are looked up once.
 struct Torch {
     /// The class `Tensor` itself: subclasses may keep their values elsewhere.
     tensor: Py<PyAny>,
@@ -23,10 +23,10 @@ struct Torch {
     describe: Option<Describe>,
 }
 
-/// Fills in the description of a live tensor; not 0 with an exception set if it has none.
+/// Fills in the description of a live tensor; if it has none, the result is not 0 and an exception is set.
 type Describe = unsafe extern "C" fn(*mut PyObject, *mut Tensor) -> i32;
 
-/// `DLPackExchangeAPI` of dlpack.h, version 1.3.
+/// The struct `DLPackExchangeAPI` of dlpack.h, version 1.3.
 #[repr(C)]
 struct Exchange {
     major: u32,
@@ -90,7 +90,7 @@ fn described<'py>(torch: &Torch, tensor: &Bound<'py, PyAny>, name: Name) -> Opti
     is_neg(tensor).is_ok_and(|negated| !negated).then_some(memory)
 }
 
-/// Every property on its own, and what is wrong with it.
+/// Reads every property on its own, and reports what is wrong with it.
 fn asked<'py>(torch: &Torch, tensor: &Bound<'py, PyAny>, name: Name) -> PyResult<Memory<'py>> {
     let py = tensor.py();
     let dtype = tensor.getattr(intern!(py, "dtype"))?;

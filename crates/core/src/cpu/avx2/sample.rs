@@ -1,4 +1,4 @@
-//! The sampler: all normals of a tile.
+//! The vector sampler, which makes all normals of a tile.
 //!
 //! Per 8 normals (12 rounds): 50 integer instructions of ChaCha, 23 of Box-Muller, 3 of transposing. Both are chains of dependent
 //! instructions, so the sampler always has two at hand. ChaCha has two groups of 8 blocks that take turns after every half of a
@@ -14,7 +14,7 @@ use crate::noise::{TILE, extend_tails};
 use crate::row::Row;
 use std::arch::x86_64::*;
 
-/// All 512 normals of a tile: the same bits as [`crate::noise::tile`].
+/// Writes all 512 normals of a tile, with the same bits as [`crate::noise::tile`].
 ///
 /// # Safety
 /// The machine must have AVX2, FMA and F16C.
@@ -47,7 +47,7 @@ pub(super) unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut Tile
     }
 }
 
-/// Which of the 16 blocks hold a radius word below the tail limit, as bits.
+/// A mask of those of the 16 blocks that hold a radius word below the tail limit.
 #[inline(always)]
 unsafe fn small_lanes(words: &[[__m256i; 16]; 2]) -> u32 {
     // SAFETY: callers run with AVX2 enabled.
@@ -74,7 +74,7 @@ fn extend_lanes(cipher: &ChaCha, row: Row, tile: u64, small: u32, out: &mut [f32
     }
 }
 
-/// Quarter rounds in step.
+/// Several quarter rounds, interleaved instruction by instruction so that their dependency chains overlap.
 macro_rules! quarter_rounds {
     ($x:ident, $masks:ident, $([$a:expr, $b:expr, $c:expr, $d:expr]),*) => {
         $($x[$a] = _mm256_add_epi32($x[$a], $x[$b]);)*
@@ -108,7 +108,7 @@ unsafe fn rotate<const LEFT: i32, const RIGHT: i32>(x: __m256i) -> __m256i {
     unsafe { _mm256_or_si256(_mm256_slli_epi32::<LEFT>(x), _mm256_srli_epi32::<RIGHT>(x)) }
 }
 
-/// Words of 16 neighbouring blocks: `[group][word]`, lane = block within the group of 8. `first` is a multiple of 16, so
+/// The words of 16 neighbouring blocks: `[group][word]`, lane = block within the group of 8. `first` is a multiple of 16, so
 /// the low counter word does not wrap inside.
 #[inline(always)]
 unsafe fn chacha_16(
@@ -137,7 +137,7 @@ unsafe fn chacha_16(
             _mm256_add_epi32(x[12], _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15)),
         ];
         (x[12], y[12]) = (counters[0], counters[1]);
-        // Rotations by 16 and by 8 bits. Hidden from the optimiser, which would otherwise "simplify" one byte shuffle into two
+        // Rotations by 16 and by 8 bits. They are hidden from the optimiser, which would otherwise "simplify" one byte shuffle into two
         // word shuffles.
         let masks = std::hint::black_box([
             _mm256_set_epi8(
@@ -169,7 +169,7 @@ unsafe fn chacha_16(
     }
 }
 
-/// `f32(x) · 2⁻³²` for an `x` that is not 0: a subtraction in the exponent is exact, and leaves the multipliers to the polynomials.
+/// Computes `f32(x) · 2⁻³²` for an `x` that is not 0: a subtraction in the exponent is exact, and leaves the multipliers to the polynomials.
 #[inline(always)]
 unsafe fn fraction(x: __m256i) -> __m256 {
     // SAFETY: callers run with AVX2 enabled.
@@ -180,7 +180,7 @@ unsafe fn fraction(x: __m256i) -> __m256 {
 }
 
 /// Box-Muller's radii of words `4·quad…` of both groups: four vectors in step, so that their chains of fma overlap. The operations
-/// of [`crate::gauss`], in its order.
+/// and their order are those of [`crate::gauss`].
 #[inline(always)]
 unsafe fn radii(words: &[[__m256i; 16]; 2], quad: usize) -> [__m256; 4] {
     // SAFETY: callers run with AVX2 and FMA enabled. Loops instead of closures: a closure does not inherit the features.
@@ -255,7 +255,7 @@ unsafe fn store_quad(words: &[[__m256i; 16]; 2], quad: usize, radius: [__m256; 4
     }
 }
 
-/// `z[j]` lane `l` → `out[4·l + j]`: 32 neighbouring coordinates.
+/// Transposes 32 neighbouring coordinates: `z[j]` lane `l` → `out[4·l + j]`.
 #[inline(always)]
 unsafe fn store_transposed(z: [__m256; 4], out: *mut f32) {
     use {_mm256_castpd_ps as ps, _mm256_castps_pd as pd};

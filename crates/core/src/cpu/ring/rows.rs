@@ -5,10 +5,10 @@ use crate::cpu::lanes::{Lanes, Stored};
 use crate::cpu::prefetch::{LINE, prefetch_l1};
 use crate::noise::TILE;
 
-/// Coordinates that one pass keeps in registers.
+/// The number of coordinates that one pass keeps in registers.
 pub(in crate::cpu) const STRIP: usize = 64;
 
-/// Where coordinate `at` of row `slot` lies among rows of `len` coordinates.
+/// The index of coordinate `at` of row `slot` among rows of `len` coordinates.
 ///
 /// The rows of a whole tile are 2 KB long, so the same strip of all of them would compete for an eighth of L1. Therefore row `s` of a tile
 /// is rotated by ⌊s/2⌋ strips, so that rows do not share L1 sets.
@@ -18,7 +18,7 @@ pub(in crate::cpu) fn place(slot: usize, len: usize, at: usize) -> usize {
     slot * len + turned
 }
 
-/// `slots` rows of a tile, of a part of one, or of a strip.
+/// The `slots` rows of a tile, of a part of one, or of a strip.
 pub(in crate::cpu) struct RingRows {
     pub(in crate::cpu) first: *mut f32,
     pub(in crate::cpu) slots: usize,
@@ -28,7 +28,7 @@ pub(in crate::cpu) struct RingRows {
 
 impl RingRows {
     /// Makes one row in the strip that begins at coordinate `strip`: `y = z − Σ cₐ y₋ₐ` by age, youngest first, where age 1 lies in
-    /// slot `head`. `y` replaces `z` and the oldest row. With `NEXT`, asks for the rows after these.
+    /// slot `head`. `y` replaces `z` and the oldest row. With `NEXT`, it prefetches the rows after these.
     ///
     /// # Safety
     /// `first` is valid for `slots · len` values, `z` for `len` floats; `strip` is a multiple of [`STRIP`] below `len`, `head` is
@@ -51,7 +51,7 @@ impl RingRows {
         // SAFETY: every run of lanes starts below `end` and ends at or below it.
         unsafe {
             if self.len == TILE && WIDE * V::WIDTH == STRIP {
-                // The same, but with a length that the compiler knows: `place` is then a few shifts.
+                // A whole tile has a length that the compiler knows: `place` is then a few shifts.
                 let tile = RingRows { len: TILE, ..*self };
                 return tile.make_lanes::<V, WIDE, NEXT>(head, coefs, z, at);
             }
@@ -70,8 +70,10 @@ impl RingRows {
         }
     }
 
+    /// Makes coordinates `at..at + N·WIDTH` of one row, all of them in one strip.
+    ///
     /// # Safety
-    /// As [`RingRows::make`], for coordinates `at..at + N·WIDTH` of one strip.
+    /// The contract is that of [`RingRows::make`].
     #[inline(always)]
     unsafe fn make_lanes<V: Lanes, const N: usize, const NEXT: bool>(
         &self,
@@ -95,7 +97,7 @@ impl RingRows {
                     *sum = coef.fma(V::load_f32(row.add(i * V::WIDTH)), *sum);
                 }
                 if NEXT {
-                    // So that memory works while these are computed.
+                    // The next rows are prefetched while these are computed.
                     let next = row.wrapping_add(slots * len).cast_const().cast();
                     prefetch_l1(next, (N * V::WIDTH * size_of::<f32>()).div_ceil(LINE));
                 }
@@ -150,7 +152,7 @@ mod tests {
         }
     }
 
-    /// 64 sets of lines with room for 8 each: one strip of all rows of a ring of 64 bands, those made ahead included.
+    /// L1 has 64 sets of 8 lines each: they hold one strip of all rows of a ring of 64 bands, those made ahead included.
     #[test]
     fn a_strip_of_all_rows_spreads_over_l1() {
         let (slots, sets) = (63 + super::super::MAX_ROWS_AHEAD - 1, 64);

@@ -70,7 +70,7 @@ class CorrelatedNoise:
         return self._mechanism.next_step
 
     def state_dict(self) -> dict[str, Any]:
-        """A checkpoint: the plan's and the layout's fingerprints, and the state. As secret as the key."""
+        """A checkpoint: the plan's and the layout's fingerprints, and the state. It is as secret as the key."""
         state = torch.frombuffer(bytearray(self._mechanism.state()), dtype=torch.uint8)
         return {
             "plan": self._mechanism.plan.fingerprint,
@@ -79,7 +79,7 @@ class CorrelatedNoise:
         }
 
     def load_state_dict(self, state_dict: dict[str, Any], *, resume: Literal["new", "exact"] = "new") -> None:
-        """Goes on from a checkpoint of the same plan, key and model.
+        """Resumes from a checkpoint of the same plan, key and model.
 
         "new" never makes noise again that the dead run made after the checkpoint. "exact" goes on bit for bit, only for a run of
         which it is certain that it released nothing after the checkpoint.

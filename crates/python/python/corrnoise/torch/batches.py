@@ -16,7 +16,7 @@ __all__ = ["BatchSampler", "Steps"]
 
 
 class Steps(Protocol):
-    """What knows the step that comes next: a mechanism, or the noise of a model."""
+    """An object that knows the step that comes next: a mechanism, or the noise of a model."""
 
     @property
     def next_step(self) -> int:
@@ -75,7 +75,7 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
             yield batch.tolist()[self._rank :: self._num_ranks]
 
     def paired(self, loader: torch.utils.data.DataLoader[Any]) -> Iterator[tuple[Batch, Any]]:
-        """What the loader gives, each with its step's batch, which `add_noise` compares with its own step."""
+        """Yields the loader's items, each with its step's batch, which `add_noise` compares with its own step."""
         if loader.batch_sampler is not self:
             raise InvalidArgument("the loader has another batch sampler: expected DataLoader(..., batch_sampler=this one)")
         if not getattr(loader, "in_order", True):

@@ -44,7 +44,7 @@ class ReplicatedNoise(Ranks):
         resume: Literal["new", "exact"] = "new",
         threads: int = 0,
     ) -> None:
-        """A new run, or with `folder` the one that was saved there, by any number of ranks."""
+        """Begins a run, or with `folder` resumes the one that was saved there, by any number of ranks."""
         self._named = named_parameters(parameters)
         self._device = next(iter(self._named.values())).device
         layout = Layout({name: p.numel() for name, p in self._named.items()})
@@ -81,7 +81,7 @@ class ReplicatedNoise(Ranks):
         mark_changed(gradients)
 
     def _exchange(self, parts: list[list[torch.Tensor]]) -> None:
-        """Every rank's part to all others: one gather of equal lengths; parts differ by less than a tile for each tensor."""
+        """Sends every rank's part to all others: one gather of equal lengths; parts differ by less than a tile for each tensor."""
         lengths = [sum(view.numel() for view in part) for part in parts]
         own = next(view for part in parts for view in part).new_zeros(max(lengths))
         if parts[self._rank]:
@@ -95,7 +95,7 @@ class ReplicatedNoise(Ranks):
                     view.copy_(noisy)
 
     def _gradients(self) -> list[torch.Tensor]:
-        """All gradients. What is wrong with any of them is found on every rank, before noise is added on one."""
+        """All gradients. A mistake in any of them is found on every rank, before noise is added on one."""
         gradients = gradients_of(self._named)
         for name, gradient in zip(self._named, gradients):
             if not gradient.is_contiguous():
@@ -124,7 +124,7 @@ class ShardedNoise(Ranks):
         replica: bool = False,
         threads: int = 0,
     ) -> None:
-        """A module after `fully_shard`, or pieces.
+        """Begins a run on a module after `fully_shard`, or on pieces.
 
         Pieces name every tensor of the model in the same order on all ranks; an empty piece is a tensor of no values. `replica` says that
         other ranks hold the same pieces, with the same gradients; a module knows it by itself (HSDP).

@@ -43,12 +43,12 @@ def gradients_of(named: Mapping[str, torch.Tensor], attribute: str = "grad") -> 
 
 
 def mark_changed(gradients: list[torch.Tensor]) -> None:
-    """Memory was written behind autograd's back: whoever saved a gradient for later must notice."""
+    """Tells autograd that memory was written without it, so that whoever saved a gradient for later notices."""
     torch.autograd.graph.increment_version(gradients)  # leaves out what was made in inference mode
 
 
 class Place:
-    """Where noise is made: on the CPU, or on a CUDA device in the order of the stream that is current when this is made."""
+    """The device on which noise is made: the CPU, or a CUDA device in the order of the stream that is current when this is made."""
 
     def __init__(self, device: torch.device, *, threads: int = 0, compact: bool = False) -> None:
         self._device = device

@@ -1,4 +1,4 @@
-"""Which coordinates of a model a rank holds, for models that are cut into pieces."""
+"""The coordinates of a model that a rank holds, for models that are cut into pieces."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def pieces_of(module: torch.nn.Module) -> tuple[list[Piece], bool, bool]:
 
 
 def first_coordinate(name: str, parameter: DTensor, rank: int, world: int) -> int:
-    """Ranks hold equal numbers of rows, the last ones fewer or none."""
+    """The first coordinate that this rank holds: ranks hold equal numbers of rows, the last ones fewer or none."""
     rows = parameter.shape[0]
     each = math.ceil(rows / world)
     start, stop = min(rank * each, rows), min((rank + 1) * each, rows)
@@ -60,7 +60,7 @@ def first_coordinate(name: str, parameter: DTensor, rank: int, world: int) -> in
 
 
 def held_pieces(pieces: Iterable[Piece]) -> tuple[dict[str, int], list[tuple[str, int, int]], dict[str, torch.Tensor]]:
-    """Sizes of all tensors, the ranges held here by name, and the parameters that hold them."""
+    """The sizes of all tensors, the ranges held here by name, and the parameters that hold them."""
     sizes: dict[str, int] = {}
     ranges: list[tuple[str, int, int]] = []
     held: dict[str, torch.Tensor] = {}

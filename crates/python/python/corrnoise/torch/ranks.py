@@ -15,7 +15,7 @@ from .parameters import Place
 
 
 class Ranks:
-    """What is common to noise on many processes. `ranges` are this rank's coordinates, possibly none."""
+    """The common part of noise on many processes. `ranges` are this rank's coordinates, possibly none."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Ranks:
         return values
 
     def _shared_nonce(self) -> bytes:
-        """16 bytes drawn by the first rank: what starts one new incarnation on all."""
+        """16 bytes drawn by the first rank, which start one new incarnation on all ranks."""
         return self._gather(os.urandom(16) if self._rank == 0 else None)[0]
 
     def _agree(self, layout: Layout) -> None:
@@ -81,7 +81,7 @@ class Ranks:
                 )
 
     def _add(self, gradients: list[torch.Tensor], batch: Batch | Literal["unchecked"] | None) -> None:
-        """The next step's noise, on this rank's gradients."""
+        """Adds the next step's noise to this rank's gradients."""
         self._mechanism.add_to([torch.zeros(1)] if self._idle else gradients, batch)
 
     @property
