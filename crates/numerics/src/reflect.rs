@@ -29,12 +29,12 @@ pub(crate) fn apply(vectors: &Matrix, weights: &[f64], mut matrix: ViewMut<'_>) 
     let count = weights.len();
     let overlaps = gram(vectors.view());
     let mut triangle = Matrix::zeros(count, count);
-    for s in 0..count {
-        let factors: Vec<f64> = overlaps.column(s)[..s].iter().map(|overlap| -weights[s] * overlap).collect();
+    for (s, weight) in weights.iter().enumerate() {
+        let factors: Vec<f64> = overlaps.column(s)[..s].iter().map(|overlap| -weight * overlap).collect();
         let mut triangle = triangle.view_mut();
         let (done, mut rest) = triangle.split(s);
         add_columns(done.entries, count, &factors, &mut rest.column_mut(0)[..s]);
-        rest.column_mut(0)[s] = weights[s];
+        rest.column_mut(0)[s] = *weight;
     }
     let inner = product(vectors.transposed(), matrix.as_view());
     let inner = product(triangle.view(), inner.view());

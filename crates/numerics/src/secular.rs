@@ -84,7 +84,9 @@ pub(crate) fn root(j: usize, poles: &[f64], weights: &[f64], rho: f64, moved: &m
         let a = (to_left + to_right) * now.value - to_left * to_right * slope;
         let b = to_left * to_right * now.value;
         let mut step = if is_last { larger_root(c.abs(), a, b) } else { smaller_root(c, a, b) };
-        if !(step * now.value < 0.0) {
+        // A step the wrong way, of zero or NaN: Newton's instead.
+        let is_toward_root = step * now.value < 0.0;
+        if !is_toward_root {
             step = -now.value / slope;
         }
         let next = at + step;

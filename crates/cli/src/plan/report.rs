@@ -135,7 +135,7 @@ pub fn text(report: &Report, request: &Request, replaced: bool, output: &Output<
     }
     let head = format!(
         "{}, {} workload, clip norm {}, {}",
-        counted(report.steps as u64, "step"),
+        counted(report.steps, "step"),
         workload_name(&request.workload),
         request.clip_norm,
         adjacency_name(request.adjacency),
