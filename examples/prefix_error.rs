@@ -46,7 +46,7 @@ fn line(name: &'static str, colour: RGBColor, strategy: &Factorization) -> Outco
     let terms = Terms {
         schedule: Schedule::Participation(Participation::Single),
         adjacency: Adjacency::ZeroOut,
-        privacy_unit: PrivacyUnit::Example,
+        unit: PrivacyUnit::Example,
         clip_norm: 1.0,
     };
     let plan = calibrate(strategy, &terms, &Workload::Prefix, &Goal::Budget(BUDGET))?;
