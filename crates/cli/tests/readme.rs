@@ -8,7 +8,8 @@ fn comparable(line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
     let is_unit = |word: Option<&&str>| word.is_some_and(|word| ["µs", "ms", "s"].contains(word));
     let is_time = |i: usize| words[i].parse::<f64>().is_ok() && is_unit(words.get(i + 1));
-    let kept = (0..words.len()).filter(|i| !is_time(*i) && !(*i > 0 && is_time(*i - 1)));
+    let is_of_time = |i: usize| is_time(i) || i.checked_sub(1).is_some_and(is_time);
+    let kept = (0..words.len()).filter(|i| !is_of_time(*i));
     kept.map(|i| words[i]).collect::<Vec<_>>().join(" ")
 }
 
