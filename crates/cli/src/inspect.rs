@@ -151,8 +151,7 @@ fn of_plan(args: &InspectArgs, path: &Path) -> Result<Inspected> {
         strategy: strategies::first_column(&part.matrix()?),
         noising: strategies::first_column(&part.inverse()?),
     };
-    let described = factorization.describe();
-    let name = described.rsplit_once(", ").map_or(described.as_str(), |(name, _steps)| name).to_owned();
+    let name = factorization.describe_matrix();
     let own_terms = stated.is_some() && args.participation.is_none() && args.adjacency.is_none();
     let noise = match args.plot.is_some() && own_terms {
         true => Some(PlanNoise::of(&plan, num_steps, &problem.workload)?),

@@ -119,15 +119,20 @@ impl Factorization {
         !self.has_scaled_columns() && self.restart_every == self.num_steps
     }
 
-    /// One line for people.
+    /// The matrix in one line for people, with its number of steps.
     pub fn describe(&self) -> String {
+        format!("{}, {} steps", self.describe_matrix(), self.num_steps)
+    }
+
+    /// The matrix in one line for people, whatever its number of steps.
+    pub fn describe_matrix(&self) -> String {
         let restarts = if self.restart_every < self.num_steps {
             format!(", restarted every {} steps", self.restart_every)
         } else {
             String::new()
         };
         let columns = if self.has_scaled_columns() { ", columns scaled" } else { "" };
-        format!("{}{restarts}{columns}, {} steps", self.strategy.describe(), self.num_steps)
+        format!("{}{restarts}{columns}", self.strategy.describe())
     }
 
     /// What row `t` of `C⁻¹` is multiplied by.

@@ -29,7 +29,7 @@ pub(super) fn budget(goal: &Goal) -> Result<Budget> {
         return Ok(Budget { epsilon, delta });
     }
     let expected = format!(
-        "one with a finite ε above 0 at δ = {delta:e}, where mechanisms are compared, not {epsilon}; or name one mechanism"
+        "one with a finite ε above 0 at δ = {delta:e}, where strategies are compared, not {epsilon}; or name one strategy"
     );
     Err(Error::parameter("mu", gdp_mu, expected))
 }

@@ -67,7 +67,7 @@ pub struct Request {
     pub epsilon: Option<f64>,
     /// δ; 1e-6 beside `mu` and `noise_multiplier`.
     pub delta: Option<f64>,
-    /// The budget as μ of Gaussian differential privacy; where mechanisms are compared, the ε that it has at `delta`.
+    /// The budget as μ of Gaussian differential privacy; where strategies are compared, the ε that it has at `delta`.
     pub mu: Option<f64>,
     /// The budget as noise: 1/μ, with the same meaning; for one strategy under Poisson sampling that of one round.
     pub noise_multiplier: Option<f64>,
