@@ -20,55 +20,55 @@
 #include <stdint.h>
 
 /**
- * What a call did.
+ * The outcome of a call. Unless its description says otherwise, a call that fails changes nothing.
  */
 typedef enum {
   /**
-   * All that was asked for.
+   * The call did what was asked for.
    */
   CORRNOISE_STATUS_OK = 0,
   /**
-   * Nothing: a pointer was NULL.
+   * A pointer was NULL, so nothing was done.
    */
   CORRNOISE_STATUS_NULL_POINTER = 1,
   /**
-   * Nothing: a number, a length, a text or an address was refused.
+   * A number, a length, a text or an address was refused; nothing was done.
    */
   CORRNOISE_STATUS_INVALID_ARGUMENT = 2,
   /**
-   * Nothing: the plan was refused.
+   * The plan was refused; nothing was done.
    */
   CORRNOISE_STATUS_PLAN = 3,
   /**
-   * Nothing: the key was refused.
+   * The key was refused; nothing was done.
    */
   CORRNOISE_STATUS_KEY = 4,
   /**
-   * Nothing: a checkpoint was refused.
+   * A checkpoint was refused; nothing was done.
    */
   CORRNOISE_STATUS_CHECKPOINT = 5,
   /**
-   * Nothing: a file could not be read or written.
+   * A file could not be read or written; nothing was done.
    */
   CORRNOISE_STATUS_IO = 6,
   /**
-   * Nothing: the plan has no further step.
+   * The plan has no further step; nothing was done.
    */
   CORRNOISE_STATUS_PAST_END = 7,
   /**
-   * Nothing: an earlier step failed half-way. Resume from a checkpoint.
+   * An earlier step failed half-way, so nothing was done. Resume from a checkpoint.
    */
   CORRNOISE_STATUS_POISONED = 8,
   /**
-   * A whole step, but an f16 gradient is infinite now. The next call makes the next step.
+   * The step is complete, but an f16 gradient is infinite now. The next call makes the next step.
    */
   CORRNOISE_STATUS_OVERFLOW = 9,
   /**
-   * Nothing: another thread is using this mechanism.
+   * Another thread is using this mechanism; nothing was done.
    */
   CORRNOISE_STATUS_BUSY = 10,
   /**
-   * Nothing: the state does not fit into memory.
+   * The state does not fit into memory; nothing was done.
    */
   CORRNOISE_STATUS_OUT_OF_MEMORY = 11,
   /**
@@ -76,19 +76,19 @@ typedef enum {
    */
   CORRNOISE_STATUS_DEVICE = 12,
   /**
-   * A mistake in this library. If it was during a step, the mechanism is poisoned.
+   * This library has a mistake. If it showed during a step, the mechanism is poisoned.
    */
   CORRNOISE_STATUS_INTERNAL = 13,
   /**
-   * Nothing: the plan draws batches, and nobody vouches for the batch of this step.
+   * The plan draws batches, and nobody vouches for the batch of this step; nothing was done.
    */
   CORRNOISE_STATUS_BATCH = 14,
   /**
-   * Nothing: noise would be made that was made before. The message names the steps and the ways out.
+   * Noise would be made that was made before, so nothing was done. The message names the steps and the ways out.
    */
   CORRNOISE_STATUS_REPEATED = 15,
   /**
-   * Nothing: the mechanism belongs to the process that this one was forked from.
+   * The mechanism belongs to the process that this one was forked from; nothing was done.
    */
   CORRNOISE_STATUS_FORKED = 16,
 } corrnoise_status;
@@ -98,22 +98,23 @@ typedef enum {
  */
 typedef enum {
   /**
-   * Never makes it again: what to use in a run of one process.
+   * The resumed run never makes that noise again. This is the mode for a run of one process.
    */
   CORRNOISE_RESUME_MODE_NEW_INCARNATION = 0,
   /**
-   * The same for a run of several processes: one draws 16 random bytes and sends them to the others.
+   * The mode for a run of several processes, which never makes that noise again either: one process draws 16 random bytes and sends
+   * them to the others.
    */
   CORRNOISE_RESUME_MODE_SHARED_INCARNATION = 1,
   /**
-   * Goes on bit for bit. Only for a run of which it is certain that it released nothing after the checkpoint.
+   * The run goes on bit for bit. This is only for a run of which it is certain that it released nothing after the checkpoint.
    */
   CORRNOISE_RESUME_MODE_EXACT = 2,
 } corrnoise_resume_mode;
 
 #if defined(CORRNOISE_CUDA)
 /**
- * The type of values in device memory.
+ * The number type of values in device memory.
  */
 typedef enum {
 #if defined(CORRNOISE_CUDA)
@@ -138,7 +139,7 @@ typedef enum {
 #endif
 
 /**
- * 32 secret bytes and the public name of the run that uses them. Wiped when freed.
+ * 32 secret bytes and the public name of the run that uses them. They are wiped when the key is freed.
  *
  * A key serves one mechanism: two of them with the same key, plan and run would make the same noise. Once a mechanism was made
  * with it the handle is empty, and has only to be freed; if making one fails, the key is still there.
@@ -146,12 +147,12 @@ typedef enum {
 typedef struct corrnoise_key corrnoise_key;
 
 /**
- * A running mechanism: each step exactly once, in order, never past the plan's end.
+ * A running mechanism, which makes each step exactly once, in order, and none past the plan's end.
  */
 typedef struct corrnoise_mechanism corrnoise_mechanism;
 
 /**
- * How many steps, which noise, how much of it. Holds no secret.
+ * A plan: the number of steps, the form of the noise and its amount. It holds no secret.
  */
 typedef struct corrnoise_plan corrnoise_plan;
 
@@ -161,11 +162,11 @@ typedef struct corrnoise_plan corrnoise_plan;
 typedef struct corrnoise_shard corrnoise_shard;
 
 /**
- * How the CPU engine runs. Zero everywhere, or NULL instead, is a good choice.
+ * Options of the CPU engine. Zero in every field, or NULL instead of the struct, is a good choice.
  */
 typedef struct {
   /**
-   * Number of threads, the caller's included; 0 for one per core.
+   * The number of threads, the caller's included; 0 means one per core.
    */
   uint32_t threads;
   /**
@@ -175,7 +176,7 @@ typedef struct {
 } corrnoise_cpu_options;
 
 /**
- * Coordinates `start` to `end`, the latter excluded.
+ * A range of coordinates from `start` to `end`, the latter excluded.
  */
 typedef struct {
   /**
@@ -183,7 +184,7 @@ typedef struct {
    */
   uint64_t start;
   /**
-   * One past the last.
+   * One past the last coordinate of the range.
    */
   uint64_t end;
 } corrnoise_range;
@@ -204,7 +205,7 @@ uint32_t corrnoise_noise_spec_version(void);
 
 #if defined(CORRNOISE_CUDA)
 /**
- * A new run on a CUDA device, from step 0 on. `stream` is a CUstream (or cudaStream_t) of the device's primary context, which
+ * Begins a run on a CUDA device, at step 0. `stream` is a CUstream (or cudaStream_t) of the device's primary context, which
  * must outlive the mechanism; NULL is the default stream. Takes the key out of its handle.
  */
 corrnoise_status corrnoise_cuda_mechanism_new(const corrnoise_plan *plan,
@@ -217,7 +218,7 @@ corrnoise_status corrnoise_cuda_mechanism_new(const corrnoise_plan *plan,
 
 #if defined(CORRNOISE_CUDA)
 /**
- * Goes on from checkpoints on a CUDA device; see corrnoise_mechanism_resume() and corrnoise_cuda_mechanism_new().
+ * Resumes a run from checkpoints on a CUDA device; see corrnoise_mechanism_resume() and corrnoise_cuda_mechanism_new().
  */
 corrnoise_status corrnoise_cuda_mechanism_resume(const corrnoise_plan *plan,
                                                  corrnoise_key *key,
@@ -264,7 +265,7 @@ corrnoise_status corrnoise_add_to_f32(const corrnoise_mechanism *mechanism,
                                       size_t count);
 
 /**
- * The same for bfloat16, rounded to nearest even.
+ * Does what corrnoise_add_to_f32() does, for bfloat16 gradients, rounded to nearest even.
  */
 corrnoise_status corrnoise_add_to_bf16(const corrnoise_mechanism *mechanism,
                                        uint16_t *const *gradients,
@@ -272,8 +273,8 @@ corrnoise_status corrnoise_add_to_bf16(const corrnoise_mechanism *mechanism,
                                        size_t count);
 
 /**
- * The same for IEEE half precision, rounded to nearest even. If a value leaves the range of f16, the step is complete all the
- * same and the status is CORRNOISE_STATUS_OVERFLOW.
+ * Does what corrnoise_add_to_f32() does, for gradients in IEEE half precision, rounded to nearest even. If a value leaves the range of
+ * f16, the step is complete all the same and the status is CORRNOISE_STATUS_OVERFLOW.
  */
 corrnoise_status corrnoise_add_to_f16(const corrnoise_mechanism *mechanism,
                                       uint16_t *const *gradients,
@@ -319,7 +320,7 @@ corrnoise_status corrnoise_key_set_ledger(corrnoise_key *key,
 void corrnoise_key_free(corrnoise_key *key);
 
 /**
- * A new run on the CPU, from step 0 on. Takes the key out of its handle. `options` may be NULL.
+ * Begins a run on the CPU, at step 0. Takes the key out of its handle. `options` may be NULL.
  */
 corrnoise_status corrnoise_mechanism_new(const corrnoise_plan *plan,
                                          corrnoise_key *key,
@@ -328,7 +329,7 @@ corrnoise_status corrnoise_mechanism_new(const corrnoise_plan *plan,
                                          corrnoise_mechanism **out);
 
 /**
- * Goes on from checkpoints on the CPU. The files are any that together hold the shard's coordinates, whichever engine wrote them
+ * Resumes a run from checkpoints on the CPU. The files are any that together hold the shard's coordinates, whichever engine wrote them
  * and however that run was sharded. `mode` is a corrnoise_resume_mode; `nonce` is read by CORRNOISE_RESUME_MODE_SHARED_INCARNATION
  * only, which needs 16 bytes that were never used before and are the same in all processes. Takes the key out of its handle.
  */
@@ -349,18 +350,19 @@ corrnoise_status corrnoise_mechanism_next_step(const corrnoise_mechanism *mechan
 
 /**
  * Admits the next step of a plan that draws batches: you vouch that its gradients are summed over the plan's batch of that step,
- * which the samplers of Rust and Python draw from the run's key. Without it the step is refused with CORRNOISE_STATUS_BATCH. A
- * step that was made uses it up, a refused one does not. Plans that draw no batches need none. On the CPU and on devices.
+ * which the samplers of Rust and Python draw from the run's key. Without this call the step is refused with CORRNOISE_STATUS_BATCH. A
+ * step that was made uses the admission up, a refused one does not. Plans that draw no batches need none. This holds on the CPU and on
+ * devices.
  */
 corrnoise_status corrnoise_mechanism_unchecked_batch(const corrnoise_mechanism *mechanism);
 
 /**
- * Bytes of state that this mechanism holds.
+ * The bytes of state that this mechanism holds.
  */
 corrnoise_status corrnoise_mechanism_state_bytes(const corrnoise_mechanism *mechanism, uint64_t *bytes);
 
 /**
- * What runs, for people: instructions and threads, or the device. 128 bytes are enough for a CPU.
+ * A text for people that names the instructions and the threads in use, or the device. 128 bytes are enough for a CPU.
  */
 corrnoise_status corrnoise_mechanism_describe(const corrnoise_mechanism *mechanism,
                                               char *buffer,
@@ -380,13 +382,13 @@ void corrnoise_mechanism_free(corrnoise_mechanism *mechanism);
 
 /**
  * Reads a plan from its JSON file. One that is damaged, or has other noise than its certificate is for, is refused; whether its privacy
- * claim holds is for `corrnoise verify` to say.
+ * claim holds is what `corrnoise verify` checks.
  */
 corrnoise_status corrnoise_plan_load(const char *file,
                                      corrnoise_plan **out);
 
 /**
- * Reads a plan from the content of such a file.
+ * Reads a plan from the content of a plan file.
  */
 corrnoise_status corrnoise_plan_from_json(const char *json, corrnoise_plan **out);
 
@@ -396,18 +398,18 @@ corrnoise_status corrnoise_plan_from_json(const char *json, corrnoise_plan **out
 corrnoise_status corrnoise_plan_num_steps(const corrnoise_plan *plan, uint64_t *num_steps);
 
 /**
- * Standard deviation of the i.i.d. noise Z whose rows C⁻¹Z are added.
+ * The standard deviation of the i.i.d. noise Z; the rows of C⁻¹Z are added to gradients.
  */
 corrnoise_status corrnoise_plan_stddev(const corrnoise_plan *plan, double *stddev);
 
 /**
- * Bytes of state that the plan's form keeps per parameter. An engine may keep a few rows more:
+ * The bytes of state that the plan's form keeps per parameter. An engine may keep a few rows more:
  * corrnoise_mechanism_state_bytes().
  */
 corrnoise_status corrnoise_plan_state_bytes_per_param(const corrnoise_plan *plan, uint64_t *bytes);
 
 /**
- * What names the plan: 64 hexadecimal digits and a NUL, so `capacity` must be 65 or more.
+ * The fingerprint that names the plan: 64 hexadecimal digits and a NUL, so `capacity` must be 65 or more.
  */
 corrnoise_status corrnoise_plan_fingerprint(const corrnoise_plan *plan, char *buffer, size_t capacity);
 
@@ -417,7 +419,7 @@ corrnoise_status corrnoise_plan_fingerprint(const corrnoise_plan *plan, char *bu
 void corrnoise_plan_free(corrnoise_plan *plan);
 
 /**
- * A model given as one flat vector of `dim` values: one segment.
+ * The shard of a model given as one flat vector of `dim` values: it has one segment.
  *
  * A process that holds a part of a model takes that part of the whole with corrnoise_shard_select(). Two processes that each
  * call this for their own part would add the same noise to different coordinates.
@@ -426,7 +428,7 @@ corrnoise_status corrnoise_shard_flat(uint64_t dim,
                                       corrnoise_shard **out);
 
 /**
- * A model of `count` tensors with different names, one segment each. Names, lengths and order are part of what a checkpoint
+ * The shard of a model of `count` tensors with different names, one segment each. Names, lengths and order are part of what a checkpoint
  * is bound to. Each tensor starts at a multiple of 512 coordinates.
  */
 corrnoise_status corrnoise_shard_tensors(const char *const *names,
@@ -435,7 +437,7 @@ corrnoise_status corrnoise_shard_tensors(const char *const *names,
                                          corrnoise_shard **out);
 
 /**
- * The part of a shard inside ascending, disjoint ranges: one for a process that owns a range of the coordinates, many for one
+ * The part of a shard inside ascending, disjoint ranges: one range for a process that owns a range of the coordinates, many for one
  * that owns a piece of every tensor.
  */
 corrnoise_status corrnoise_shard_select(const corrnoise_shard *shard,
@@ -451,7 +453,7 @@ corrnoise_status corrnoise_shard_replica(const corrnoise_shard *shard,
                                          corrnoise_shard **out);
 
 /**
- * Number of segments: how many gradients a step expects.
+ * The number of segments, which is the number of gradients that a step expects.
  */
 corrnoise_status corrnoise_shard_num_segments(const corrnoise_shard *shard, size_t *count);
 
@@ -468,8 +470,8 @@ corrnoise_status corrnoise_shard_segment(const corrnoise_shard *shard,
 void corrnoise_shard_free(corrnoise_shard *shard);
 
 /**
- * What the last call of this thread that failed met and expected, in one line; empty if none failed. Valid until the next
- * call of this thread that fails.
+ * The message of the last call of this thread that failed: what it met and what it expected, in one line; empty if none failed.
+ * The text is valid until the next call of this thread that fails.
  */
 const char *corrnoise_last_error_message(void);
 
