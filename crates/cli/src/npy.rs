@@ -14,7 +14,7 @@ pub fn write_header(out: &mut dyn Write, rows: u64, columns: u64) -> Result<()> 
     out.write_all(header.as_bytes())
 }
 
-/// Writes one row.
+/// Writes one row of values.
 pub fn write_row(out: &mut dyn Write, values: &[f32]) -> Result<()> {
     for part in values.chunks(4096) {
         let mut bytes = [0_u8; 4 * 4096];

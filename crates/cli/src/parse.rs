@@ -89,7 +89,7 @@ pub fn size(text: &str) -> Parsed<u64> {
     names::natural(text).ok_or_else(|| format!("{text:?} is no whole number of bytes, such as 0 or 64"))
 }
 
-/// `a..b` with `a < b`.
+/// A range `a..b` with `a < b`.
 pub fn range(text: &str) -> Parsed<Range<u64>> {
     let ends =
         text.split_once("..").and_then(|(from, to)| Some((names::natural(from)?, names::natural(to)?)));

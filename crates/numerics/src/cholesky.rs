@@ -25,7 +25,7 @@ impl Cholesky {
         if s <= t { self.lower[(t, s)] } else { 0.0 }
     }
 
-    /// `matrix · M⁻¹`.
+    /// Solves for the product `matrix · M⁻¹`.
     pub fn divide(&self, mut matrix: Matrix) -> Matrix {
         assert_eq!(matrix.num_columns(), self.lower.num_rows());
         divide_by_transpose(self.lower.view(), matrix.view_mut());
@@ -72,7 +72,7 @@ fn factor_few(mut matrix: ViewMut<'_>) -> bool {
     true
 }
 
-/// `matrix ← matrix · L⁻ᵀ`.
+/// Solves in place: `matrix ← matrix · L⁻ᵀ`.
 fn divide_by_transpose(lower: View<'_>, mut matrix: ViewMut<'_>) {
     let n = lower.rows;
     if n > FEW {
@@ -94,7 +94,7 @@ fn divide_by_transpose(lower: View<'_>, mut matrix: ViewMut<'_>) {
     }
 }
 
-/// `matrix ← matrix · L⁻¹`.
+/// Solves in place: `matrix ← matrix · L⁻¹`.
 fn divide_by_lower(lower: View<'_>, mut matrix: ViewMut<'_>) {
     let n = lower.rows;
     if n > FEW {

@@ -46,7 +46,7 @@ impl<T: Number> Kernel<T> {
         unsafe { (self.runs[rows / self.lanes - 1])(left, right, scale, out, stride) }
     }
 
-    /// Works everywhere.
+    /// Plain Rust, for every processor.
     const PORTABLE: Kernel<T> = Kernel { rows: 4, columns: 4, lanes: 4, runs: &[portable] };
 }
 

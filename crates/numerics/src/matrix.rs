@@ -83,7 +83,7 @@ impl<T: Copy + Default> Matrix<T> {
 }
 
 impl Matrix<f64> {
-    /// The identity matrix.
+    /// The identity matrix of this size.
     pub fn identity(n: usize) -> Matrix {
         let mut matrix = Matrix::zeros(n, n);
         (0..n).for_each(|t| matrix[(t, t)] = 1.0);

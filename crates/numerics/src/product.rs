@@ -39,7 +39,7 @@ pub fn gram<T: Number>(matrix: View<'_, T>) -> Matrix<T> {
     out
 }
 
-/// `out += scale · left · right`.
+/// Adds a scaled product: `out += scale · left · right`.
 pub(crate) fn add_product<T: Number>(
     out: ViewMut<'_, T>,
     scale: T,

@@ -148,7 +148,7 @@ pub(crate) fn fraction(name: &str, letter: &str, argument: Option<&str>) -> Resu
     Err(Error::Input(format!("{letter} in {name}:{letter} is {value}: expected a number in [0, 1)")))
 }
 
-/// `a, b or c`.
+/// A list in words: `a, b or c`.
 pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.into_iter().collect();
     match names.split_last() {

@@ -1,4 +1,4 @@
-//! What `bench` says.
+//! What `bench` prints, for people and as JSON.
 
 use super::machine::Machine;
 use super::model::Model;

@@ -166,7 +166,7 @@ impl Setting {
         self.participations > 1 && num_bands > self.separation
     }
 
-    /// `ln(sensitivity²·error²)` of `c = (1, x)`.
+    /// The objective `ln(sensitivity²·error²)` of the coefficients `c = (1, x)`.
     fn banded_objective(&self, x: &[f64], gradient: &mut [f64]) -> f64 {
         let coefs = with_lead(x);
         let (value, by_coef) = self.loss_of(&coefs);

@@ -86,7 +86,7 @@ pub struct Claim {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Amplified {
-    /// `stddev / (clip_norm · ‖C‖_col)`.
+    /// The noise multiplier of a round, `stddev / (clip_norm · ‖C‖_col)`.
     pub noise_multiplier: f64,
     /// The probability of every round.
     pub sampling_prob: f64,

@@ -68,7 +68,7 @@ pub const STRATEGIES: [(&str, &str); 14] = [
     ("bandinv-opt:B", "the best Toeplitz C whose inverse has B diagonals"),
 ];
 
-/// `name` or `name:argument`.
+/// Parses a strategy: `name` or `name:argument`.
 ///
 /// ```
 /// use corrnoise_planner::{StrategySpec, names};

@@ -40,7 +40,7 @@ pub(crate) fn check(coefs: &[f64], name: &str) -> Result<()> {
     Ok(())
 }
 
-/// `(1 − x)^power`: `w_t = w_{t−1}·(t − 1 − power)/t`.
+/// The binomial series of `(1 − x)^power`: `w_t = w_{t−1}·(t − 1 − power)/t`.
 pub fn binomial(power: f64, n: usize) -> Vec<f64> {
     let mut coefs = Vec::with_capacity(n);
     let mut coef = 1.0;

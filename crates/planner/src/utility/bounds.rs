@@ -71,7 +71,7 @@ pub fn square_root_upper_bound(n: u64) -> f64 {
     (EULER_MASCHERONI + (n as f64).ln()) / PI + 1.0
 }
 
-/// `Σ_{t=1..n} |csc((2t − 1)π/denominator)|`.
+/// The sum of cosecants `Σ_{t=1..n} |csc((2t − 1)π/denominator)|`.
 fn cosecants(n: u64, denominator: u64) -> f64 {
     (1..=n).map(|t| 1.0 / ((2 * t - 1) as f64 * PI / denominator as f64).sin().abs()).sum()
 }

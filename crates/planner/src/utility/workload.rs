@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 pub enum Workload {
     /// Prefix sums: plain SGD. `1/(1 − x)`.
     Prefix,
-    /// `v ← βv + g`, `θ ← (1 − λ)θ − v`. `1/((1 − βx)(1 − (1 − λ)x))`.
+    /// SGD with momentum and weight decay: `v ← βv + g`, `θ ← (1 − λ)θ − v`. `1/((1 − βx)(1 − (1 − λ)x))`.
     Momentum {
         /// β in [0, 1).
         beta: f64,
         /// λ in [0, 1).
         weight_decay: f64,
     },
-    /// `v ← βv + g`, `θ ← θ − (βv + g)`. `(1 + β − βx)/((1 − x)(1 − βx))`.
+    /// SGD with Nesterov's momentum: `v ← βv + g`, `θ ← θ − (βv + g)`. `(1 + β − βx)/((1 − x)(1 − βx))`.
     Nesterov {
         /// β in [0, 1).
         beta: f64,

@@ -119,7 +119,7 @@ impl Step {
     }
 }
 
-/// The sum `ln(e^a + e^b)`.
+/// The logarithm of a sum, `ln(e^a + e^b)`.
 fn ln_sum(a: f64, b: f64) -> f64 {
     let (small, large) = if a < b { (a, b) } else { (b, a) };
     if small == f64::NEG_INFINITY { large } else { large + (small - large).exp().ln_1p() }
@@ -154,7 +154,7 @@ impl Losses {
         self.loss.len()
     }
 
-    /// `ln Σ_{j < count} mass·e^{order·loss}`.
+    /// The logarithm of a moment, `ln Σ_{j < count} mass·e^{order·loss}`.
     ///
     /// A sum over the first atoms of `e^{r·loss} − 1 − r(e^{loss} − 1)`, which is of second order in the loss: both distributions
     /// have mass 1, so what is subtracted is known without any rounding. Logarithms of 1e-18 keep their digits through 10¹² steps.
@@ -231,7 +231,7 @@ impl Losses {
 /// Below this a power series in the loss is exact in 15 terms.
 const SMALL: f64 = 0.25;
 
-/// `e^{rx} − 1 − r(e^x − 1) = Σ_{m≥2} (r^m − r)x^m/m!`.
+/// The series of `e^{rx} − 1 − r(e^x − 1) = Σ_{m≥2} (r^m − r)x^m/m!`.
 fn second_order(order: f64, loss: f64) -> f64 {
     let (mut term, mut power, mut sum) = (loss, order, 0.0);
     for m in 2..16_u32 {

@@ -6,7 +6,7 @@
 use libm::erfc;
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
-/// The constant `ln √(2π)`.
+/// The logarithm of the normal density's constant, `ln √(2π)`.
 pub(crate) const LN_SQRT_TAU: f64 = 0.918_938_533_204_672_8;
 
 /// From here on the continued fraction converges in [`DEPTH`] terms; below, `erfc` and `exp` are exact enough as they are.

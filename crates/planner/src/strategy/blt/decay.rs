@@ -22,7 +22,7 @@ impl Decay {
         Decay { value: self.value * other.value, complement }
     }
 
-    /// The logarithm `ln |λ|`.
+    /// The logarithm of the decay's magnitude, `ln |λ|`.
     fn log(self) -> f64 {
         if self.value > 0.5 { (-self.complement).ln_1p() } else { self.value.abs().ln() }
     }
@@ -44,14 +44,14 @@ impl Decay {
         Decay { value, complement }
     }
 
-    /// `γ_n(λ) = 1 + λ + … + λⁿ⁻¹`.
+    /// The sum of powers below `n`, `γ_n(λ) = 1 + λ + … + λⁿ⁻¹`.
     pub(crate) fn sum(self, n: u64) -> f64 {
         let numerator =
             if self.value > 0.5 { -(n as f64 * self.log()).exp_m1() } else { 1.0 - self.power(n) };
         numerator / self.complement
     }
 
-    /// `S_n(λ) = n + (n − 1)λ + … + λⁿ⁻¹ = (n − λγ_n(λ)) / (1 − λ)`.
+    /// The sum of geometric sums, `S_n(λ) = n + (n − 1)λ + … + λⁿ⁻¹ = (n − λγ_n(λ)) / (1 − λ)`.
     pub(crate) fn ramp_sum(self, n: u64) -> f64 {
         let (steps, mu) = (n as f64, self.complement);
         if steps * mu >= 1.0 {

@@ -54,7 +54,7 @@ impl Root {
         Root { origin, offset: side * distance }
     }
 
-    /// `α̃ = −1/f'(λ̃) = 1/Σ_j α_j/(λ̃ − λ_j)²`.
+    /// The scale of the inverse at this root, `α̃ = −1/f'(λ̃) = 1/Σ_j α_j/(λ̃ − λ_j)²`.
     pub(super) fn residue(&self, poles: &[Pole]) -> f64 {
         let (_, others_slope) = others(poles, self.origin, self.offset);
         1.0 / (poles[self.origin].scale / self.offset / self.offset - others_slope)
