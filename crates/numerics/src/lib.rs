@@ -4,6 +4,7 @@
 //! with fused multiply-adds, whatever the length of its vectors.
 
 mod cholesky;
+mod convolve;
 mod eigen;
 mod kernel;
 mod matrix;
@@ -16,8 +17,9 @@ mod tridiagonal;
 mod vector;
 
 pub use cholesky::Cholesky;
+pub use convolve::convolve;
 pub use eigen::Eigen;
 pub use kernel::Number;
 pub use matrix::{Matrix, View};
-pub use product::{gram, product};
+pub use product::{gram, product, product_into};
 pub use singular::singular_values;

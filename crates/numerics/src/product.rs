@@ -27,6 +27,12 @@ pub fn product<T: Number>(left: View<'_, T>, right: View<'_, T>) -> Matrix<T> {
     out
 }
 
+/// Overwrites a matrix by the product of two others.
+pub fn product_into<T: Number>(out: &mut Matrix<T>, left: View<'_, T>, right: View<'_, T>) {
+    out.columns_mut().for_each(|column| column.fill(T::default()));
+    add_product(out.view_mut(), T::ONE, left, right, Part::All);
+}
+
 /// `MᵀM`: half the work of a product, and symmetric to the last bit.
 pub fn gram<T: Number>(matrix: View<'_, T>) -> Matrix<T> {
     let mut out = Matrix::zeros(matrix.columns, matrix.columns);

@@ -8,30 +8,32 @@ const LANES: usize = 8;
 const GROUP: usize = 4;
 
 #[inline(always)]
-fn multiply_add<const FUSED: bool>(left: f64, right: f64, addend: f64) -> f64 {
+pub(crate) fn multiply_add<const FUSED: bool>(left: f64, right: f64, addend: f64) -> f64 {
     if FUSED { left.mul_add(right, addend) } else { left * right + addend }
 }
 
 /// Defines functions with a body that is compiled for two instruction sets, of which the processor chooses.
 macro_rules! vectorised {
-    ($($(#[$attribute:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $output:ty)? = $body:ident;)*) => {$(
+    ($($(#[$attribute:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $output:ty)? = $body:ident $(::<$way:literal>)?;)*) => {$(
         $(#[$attribute])*
         pub(crate) fn $name($($argument: $type),*) $(-> $output)? {
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx2,fma")]
                 fn fused($($argument: $type),*) $(-> $output)? {
-                    $body::<true>($($argument),*)
+                    $body::<$($way,)? true>($($argument),*)
                 }
                 if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
                     // SAFETY: the processor has these instructions.
                     return unsafe { fused($($argument),*) };
                 }
             }
-            $body::<{ cfg!(target_arch = "aarch64") }>($($argument),*)
+            $body::<$($way,)? { cfg!(target_arch = "aarch64") }>($($argument),*)
         }
     )*};
 }
+
+pub(crate) use vectorised;
 
 vectorised! {
     /// The dot product of two vectors.

@@ -6,8 +6,7 @@ use crate::failure::Result;
 use crate::parse::Device;
 use crate::table::counted;
 use corrnoise::{CpuOptions, Isa};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, Par};
+use corrnoise_numerics::{Matrix, product_into};
 use serde::Serialize;
 use std::time::Instant;
 
@@ -41,11 +40,11 @@ pub fn measure(args: &BenchArgs) -> Result<Machine> {
 /// Operations per second of products of square matrices, one per thread at a time.
 fn matmul_rate(size: usize, runs: usize, threads: usize) -> Result<f64> {
     let work = || {
-        let left = Mat::from_fn(size, size, |i, j| ((7 * i + j) % 13) as f32 - 6.0);
-        let right = Mat::from_fn(size, size, |i, j| ((i + 5 * j) % 11) as f32 - 5.0);
-        let mut product = Mat::zeros(size, size);
+        let left = Matrix::from_fn(size, size, |i, j| ((7 * i + j) % 13) as f32 - 6.0);
+        let right = Matrix::from_fn(size, size, |i, j| ((i + 5 * j) % 11) as f32 - 5.0);
+        let mut product = Matrix::<f32>::zeros(size, size);
         let mut multiply = || {
-            matmul(product.as_mut(), Accum::Replace, left.as_ref(), right.as_ref(), 1.0_f32, Par::Seq);
+            product_into(&mut product, left.view(), right.view());
             std::hint::black_box(&product);
         };
         multiply();

@@ -4,7 +4,7 @@
 //! which keep digits relative to the largest coefficient. That is enough for norms, and for nothing else.
 
 use crate::error::{Error, Result, check_finite};
-use corrnoise_fft::{Complex64, Transforms};
+use corrnoise_numerics::convolve;
 
 /// Up to this many multiplications the recurrence is used.
 const RECURRENCE_WORK: usize = 1 << 26;
@@ -56,26 +56,15 @@ pub fn multiply(a: &[f64], b: &[f64], n: usize) -> Vec<f64> {
     let (a, b) = (&a[..a.len().min(n)], &b[..b.len().min(n)]);
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     if is_long(short.len(), long.len()) {
-        return multiply_by_fft(a, b, n);
+        let mut out = convolve(a, b);
+        out.resize(n, 0.0);
+        return out;
     }
     let mut out = vec![0.0; n];
     for (shift, weight) in short.iter().enumerate() {
         out[shift..].iter_mut().zip(long).for_each(|(out, value)| *out += weight * value);
     }
     out
-}
-
-fn multiply_by_fft(a: &[f64], b: &[f64], n: usize) -> Vec<f64> {
-    let size = (a.len() + b.len()).next_power_of_two();
-    let transforms = Transforms::new(size);
-    // Both real series in one complex transform: a in the real part, b in the imaginary one; the product is Im(square)/2.
-    let mut values: Vec<Complex64> = (0..size)
-        .map(|t| Complex64::new(a.get(t).copied().unwrap_or(0.0), b.get(t).copied().unwrap_or(0.0)))
-        .collect();
-    transforms.forward(&mut values);
-    values.iter_mut().for_each(|value| *value *= *value);
-    transforms.inverse(&mut values);
-    (0..n).map(|t| values.get(t).map_or(0.0, |value| value.im / (2.0 * size as f64))).collect()
 }
 
 /// The first `n` coefficients of `1/a`; `a` must not start with zero.

@@ -16,7 +16,7 @@
 //!   over losses up to a level. Every term is the transform of a positive measure, with a tilt of its own.
 
 use super::losses::Losses;
-use corrnoise_fft::Complex64;
+use num_complex::Complex64;
 use std::f64::consts::{PI, TAU};
 
 /// The steps of one direction.
