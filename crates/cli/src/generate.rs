@@ -44,7 +44,7 @@ pub(crate) fn run(args: &GenerateArgs, output: &mut Output<'_>) -> Result<Outcom
     } else {
         plan.clone()
     };
-    let place = Place::open(device(args.backend), CpuOptions::default())?;
+    let place = place(args.backend)?;
     let mut backend = AnyBackend::new(&runs, &[run_key], &shard, &place)?;
     // Whoever has the rows can take them off gradients that were released.
     write_anywhere(&args.out, Access::Owner, |out| -> Result<()> {
@@ -162,10 +162,14 @@ fn one_row(plan: &Plan, step: u64, iid: bool, backend: &mut AnyBackend, row: &mu
     Ok(backend.step(&step, AnyGradients::Host(Gradients::new(&mut [row])))?)
 }
 
-fn device(choice: parse::Backend) -> Device {
-    match choice {
+fn place(choice: parse::Backend) -> Result<Place> {
+    let device = match choice {
         parse::Backend::Cpu => Device::Cpu,
         parse::Backend::Scalar => Device::Scalar,
+        #[cfg(not(feature = "cuda"))]
+        parse::Backend::Cuda => return Err(crate::failure::without_cuda("--backend cuda")),
+        #[cfg(feature = "cuda")]
         parse::Backend::Cuda => Device::Cuda(0),
-    }
+    };
+    Ok(Place::open(device, CpuOptions::default())?)
 }
