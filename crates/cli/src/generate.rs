@@ -90,7 +90,7 @@ pub(crate) fn run(args: &GenerateArgs, output: &mut Output<'_>) -> Result<Outcom
     } else {
         plan.clone()
     };
-    let place = Place::open(args.device, CpuOptions::default())?;
+    let place = place(args.device)?;
     let mut backend = AnyBackend::new(&runs, &[run_key], &shard, &place)?;
     // Whoever has the rows can take them off gradients that were released.
     write_anywhere(&args.out, Access::Owner, |out| -> Result<()> {
@@ -206,4 +206,12 @@ fn one_row(plan: &Plan, step: u64, iid: bool, backend: &mut AnyBackend, row: &mu
         Step::lower(plan, step, &Incarnations::first(), &mut terms)?
     };
     Ok(backend.step(&step, AnyGradients::Host(Gradients::new(&mut [row])))?)
+}
+
+fn place(device: Device) -> Result<Place> {
+    #[cfg(not(feature = "cuda"))]
+    if matches!(device, Device::Cuda(_)) {
+        return Err(crate::failure::without_cuda("--device cuda"));
+    }
+    Ok(Place::open(device, CpuOptions::default())?)
 }
