@@ -77,6 +77,7 @@ fn draw(lines: &[Line], path: &Path) -> Outcome<()> {
     let most = 1.15 * lines.iter().flat_map(|line| &line.stddev).fold(0.0_f64, |most, x| most.max(*x));
     let mut chart = ChartBuilder::on(&root)
         .margin(14)
+        .margin_right(28)
         .x_label_area_size(42)
         .y_label_area_size(56)
         .build_cartesian_2d(0.0..STEPS as f64, -most..most)?;
@@ -85,6 +86,8 @@ fn draw(lines: &[Line], path: &Path) -> Outcome<()> {
         .light_line_style(WHITE)
         .x_desc("steps")
         .y_desc("noise in the sum of gradients so far")
+        .x_label_formatter(&|x| format!("{x:.0}"))
+        .y_label_formatter(&|y| format!("{y:.0}"))
         .label_style(("sans-serif", 13))
         .draw()?;
     let points = |values: &[f64], sign: f64| -> Vec<(f64, f64)> {
