@@ -61,7 +61,11 @@ impl<E: Both> Suite<E> {
         let make = || {
             let cases =
                 cases::deep(&self.module).and_then(|cases| cases.into_iter().map(Expected::new).collect());
-            cases.unwrap_or_else(|error| panic!("{}: {error}", self.module))
+            let cases: Vec<_> = cases.unwrap_or_else(|error| panic!("{}: {error}", self.module));
+            // A case that the kernel itself fails would count as one that kills.
+            let verdict = judge(device, committed, committed, &cases, Setting::ORDINARY);
+            assert_eq!(verdict, Verdict::Survived, "{}, unchanged", self.module);
+            cases
         };
         judge(device, committed, mutated, self.deep.get_or_init(make), Setting::ORDINARY)
     }
