@@ -3,15 +3,20 @@
 use crate::current::{KeepCurrent, keep_current};
 use crate::device::stream;
 use corrnoise_core::Result;
+use corrnoise_core::fork::Process;
 use cudarc::driver::CudaStream;
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A shared stream. Dropping the last owner may close the device's context, but leaves the caller's context current.
+/// A shared stream. Dropping the last owner may close the device's context, but leaves the caller's context current. In a fork of
+/// the process nothing is closed, because the driver serves no forks.
 #[derive(Clone)]
-pub struct Stream(ManuallyDrop<Arc<CudaStream>>);
+pub struct Stream {
+    stream: ManuallyDrop<Arc<CudaStream>>,
+    process: Process,
+}
 
 impl Stream {
     /// A stream of a device: that of another framework, or for a null pointer the device's default stream.
@@ -32,7 +37,7 @@ impl Stream {
 
 impl From<Arc<CudaStream>> for Stream {
     fn from(stream: Arc<CudaStream>) -> Stream {
-        Stream(ManuallyDrop::new(stream))
+        Stream { stream: ManuallyDrop::new(stream), process: Process::current() }
     }
 }
 
@@ -40,14 +45,17 @@ impl Deref for Stream {
     type Target = Arc<CudaStream>;
 
     fn deref(&self) -> &Arc<CudaStream> {
-        &self.0
+        &self.stream
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        if !self.process.is_current() {
+            return;
+        }
         let _kept = keep_current();
         // SAFETY: dropped once, here, and not used after.
-        unsafe { ManuallyDrop::drop(&mut self.0) };
+        unsafe { ManuallyDrop::drop(&mut self.stream) };
     }
 }

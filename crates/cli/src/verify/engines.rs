@@ -153,6 +153,10 @@ pub fn resume(quick: bool) -> Result<Finding> {
 }
 
 pub fn cuda(quick: bool) -> Result<Finding> {
+    // The library may have the engine because another package of the build asked for it; this program did not.
+    if !cfg!(feature = "cuda") {
+        return Ok(Finding::skipped("this corrnoise was built without the CUDA engine"));
+    }
     let place = match Place::open(Device::Cuda(0), CpuOptions::default()) {
         Ok(place) => place,
         Err(reason) => return Ok(Finding::skipped(reason.to_string())),
