@@ -81,8 +81,7 @@ impl Pass {
         let mut roots = [[0.0; FINE]; 2];
         for c in 1..self.coarse.re.len() {
             let (turn_re, turn_im) = (self.coarse.re[c], self.coarse.im[c]);
-            for k in 0..FINE {
-                let (re, im) = (self.fine.re[k], self.fine.im[k]);
+            for (k, (re, im)) in self.fine.re.iter().zip(&self.fine.im).enumerate() {
                 roots[0][k] = turn_re * re - turn_im * im;
                 roots[1][k] = turn_re * im + turn_im * re;
             }
