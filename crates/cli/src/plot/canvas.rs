@@ -204,7 +204,7 @@ pub fn draw(picture: &Picture, size: (u32, u32), paint: impl FnOnce(&mut dyn Pen
             let mut pixels = vec![0; 3 * size.0 as usize * size.1 as usize];
             let area = BitMapBackend::with_buffer(&mut pixels, size).into_drawing_area();
             paint_on(area, (f64::from(PNG_SCALE), 0.17), paint).map_err(|error| refuse(&error))?;
-            encode(&pixels, size).map_err(|error| refuse(&error))?
+            super::png::encode(&pixels, size)
         }
     };
     write_anywhere(&picture.path, Access::Usual, |file| {
@@ -223,17 +223,6 @@ fn paint_on<B: DrawingBackend>(
     let failed = canvas.failed.take();
     area.present().map_err(|error| error.to_string())?;
     failed.map_or(Ok(()), Err)
-}
-
-fn encode(pixels: &[u8], size: (u32, u32)) -> std::result::Result<Vec<u8>, png::EncodingError> {
-    let mut bytes = Vec::new();
-    let mut encoder = png::Encoder::new(&mut bytes, size.0, size.1);
-    encoder.set_color(png::ColorType::Rgb);
-    encoder.set_depth(png::BitDepth::Eight);
-    let mut writer = encoder.write_header()?;
-    writer.write_image_data(pixels)?;
-    writer.finish()?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -9,4 +9,5 @@ mod heat_map;
 mod log_chart;
 pub mod noise_comparison;
 pub mod overhead_picture;
+mod png;
 pub mod strategy_picture;
