@@ -81,7 +81,7 @@ impl FromStr for Dtype {
     }
 }
 
-/// A Rust type of gradients: `f32`, [`bf16`] or [`f16`].
+/// A Rust type of gradients: `f32`, `bf16` or `f16`.
 #[allow(private_bounds)] // sealed: the kernels know these three
 pub trait Element: Stored + Default + PartialEq + fmt::Debug + 'static {
     /// The same type as a value.

@@ -72,7 +72,7 @@ pub fn objective_name(objective: Objective) -> &'static str {
     }
 }
 
-/// The names that [`unit`] reads.
+/// The names that [`unit()`] reads.
 pub const UNITS: [&str; 2] = ["example", "user"];
 
 /// Reads `example` or `user`.
