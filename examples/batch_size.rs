@@ -4,10 +4,13 @@
 //! the folder. n = 2048 steps over N = 4096 examples, so that batches of B make B/2 epochs; max loss of the average gradient's prefix
 //! sums, per coordinate, for clip norm 1 and δ = 1e-6: four mechanisms at ε = 1 and ε = 10.
 
+mod figure;
+
 use corrnoise::planner::account::{Budget, Search, Subsampled, gdp_mu_of_budget};
 use corrnoise::planner::optimize::{Objective, Problem, toeplitz, unobserved};
 use corrnoise::planner::{Participation, Schedule, Workload, calibrate_bands};
 use corrnoise_testkit::batch_size::{DATASET, HEADER, Row, STEPS};
+use figure::Outcome;
 use plotters::prelude::*;
 use std::path::Path;
 
@@ -15,8 +18,6 @@ const DELTA: f64 = 1e-6;
 
 /// A line of the figure: its name, value and colour, and whether it is dashed.
 type Line = (&'static str, fn(&Row) -> f64, RGBColor, bool);
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
-
 fn main() -> Outcome<()> {
     let folder = std::env::args().nth(1).unwrap_or_else(|| "docs".into());
     let table = Path::new(&folder).join("batch-size.tsv");
@@ -72,11 +73,7 @@ fn compute(budget: Budget, batch: u64) -> Outcome<Row> {
 
 /// Two panels, readable without colour: marks and dashes tell the lines apart.
 fn draw(rows: &[Row], path: &Path) -> Outcome<()> {
-    const FONT: &[u8] = include_bytes!("../crates/cli/assets/DejaVuSans-subset.ttf");
-    plotters::style::register_font("sans-serif", FontStyle::Normal, FONT)
-        .map_err(|_| "the font is damaged")?;
-    let root = SVGBackend::new(path, (1000, 460)).into_drawing_area();
-    root.fill(&WHITE)?;
+    let root = figure::blank(path, (1000, 460))?;
     for (panel, epsilon) in root.split_evenly((1, 2)).iter().zip([1.0, 10.0]) {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.epsilon == epsilon).collect();
         let losses =
@@ -129,13 +126,7 @@ fn draw(rows: &[Row], path: &Path) -> Outcome<()> {
             });
             chart.draw_series(marks)?;
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
-            .background_style(WHITE.mix(0.85))
-            .border_style(BLACK.mix(0.4))
-            .label_font(("sans-serif", 14))
-            .draw()?;
+        figure::legend(&mut chart, SeriesLabelPosition::UpperRight)?;
     }
     root.present()?;
     Ok(())

@@ -6,6 +6,8 @@
 //! Every mechanism runs at its own best learning rate: the least mean test error over `TUNING_SEEDS` runs. The table is made of
 //! `SEEDS` other runs. Neither the choice of the rate nor that of the setup is paid for in ε: this compares mechanisms.
 
+mod figure;
+
 use corrnoise::Plan;
 use corrnoise::planner::account::Budget;
 use corrnoise_testkit::digits::{
@@ -13,7 +15,6 @@ use corrnoise_testkit::digits::{
 };
 use plotters::coord::Shift;
 use plotters::prelude::*;
-use plotters::style::register_font;
 use std::path::Path;
 
 const EPSILONS: [f64; 2] = [8.0, 2.0];
@@ -133,10 +134,7 @@ fn colour(noise: Noise) -> RGBColor {
 
 /// Draws accuracy on the left, and the noise behind it on the right.
 fn draw(entries: &[Entry], path: &Path) -> Outcome<()> {
-    let font = include_bytes!("../crates/cli/assets/DejaVuSans-subset.ttf");
-    register_font("sans-serif", FontStyle::Normal, font).map_err(|_| "the font is damaged")?;
-    let root = SVGBackend::new(path, (1000, 440)).into_drawing_area();
-    root.fill(&WHITE)?;
+    let root = figure::blank(path, (1000, 440))?;
     let (left, right) = root.split_horizontally(500);
     draw_accuracy(entries, &left)?;
     draw_noise(entries, &right)?;
@@ -213,12 +211,6 @@ fn draw_noise(entries: &[Entry], area: &DrawingArea<SVGBackend<'_>, Shift>) -> O
             .label(entry.noise.name())
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], style));
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
-        .background_style(WHITE.mix(0.85))
-        .border_style(BLACK.mix(0.4))
-        .label_font(("sans-serif", 14))
-        .draw()?;
+    figure::legend(&mut chart, SeriesLabelPosition::LowerRight)?;
     Ok(())
 }

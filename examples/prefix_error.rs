@@ -4,6 +4,8 @@
 //! batches, ε = 2, δ = 1e-6, clip norm 1, no amplification for either: independent noise, and a BLT with four buffers. Thick lines are
 //! standard deviations, thin ones the noise of one coordinate as the engine makes it.
 
+mod figure;
+
 use corrnoise::planner::account::Budget;
 use corrnoise::planner::optimize::{Objective, Problem, blt, unobserved};
 use corrnoise::planner::{
@@ -11,14 +13,12 @@ use corrnoise::planner::{
     calibrate,
 };
 use corrnoise::{Key, Mechanism, Plan, Shard};
+use figure::Outcome;
 use plotters::prelude::*;
 use std::path::Path;
 
 const STEPS: usize = 1000;
 const BUDGET: Budget = Budget { epsilon: 2.0, delta: 1e-6 };
-const FONT: &[u8] = include_bytes!("../crates/cli/assets/DejaVuSans-subset.ttf");
-
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// One mechanism: the standard deviation of every prefix sum's noise, and the noise of one coordinate.
 struct Line {
@@ -70,10 +70,7 @@ fn sample(plan: &Plan) -> Outcome<Vec<f64>> {
 }
 
 fn draw(lines: &[Line], path: &Path) -> Outcome<()> {
-    plotters::style::register_font("sans-serif", FontStyle::Normal, FONT)
-        .map_err(|_| "the font is damaged")?;
-    let root = SVGBackend::new(path, (820, 400)).into_drawing_area();
-    root.fill(&WHITE)?;
+    let root = figure::blank(path, (820, 400))?;
     let most = 1.15 * lines.iter().flat_map(|line| &line.stddev).fold(0.0_f64, |most, x| most.max(*x));
     let mut chart = ChartBuilder::on(&root)
         .margin(14)
@@ -102,13 +99,7 @@ fn draw(lines: &[Line], path: &Path) -> Outcome<()> {
             .label(line.name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], thick));
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.85))
-        .border_style(BLACK.mix(0.4))
-        .label_font(("sans-serif", 14))
-        .draw()?;
+    figure::legend(&mut chart, SeriesLabelPosition::UpperLeft)?;
     root.present()?;
     Ok(())
 }

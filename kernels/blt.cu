@@ -7,8 +7,8 @@ DEVICE void blt(const Args &args) {
     Work work;
     if (!find_work(args, work)) return;
     float z[16];
-    step_normals(args, work, z);
-    const bool fresh = work.step.head;
+    step_normals(args, work, BUFFERS < 6 ? args.one : 1, z);
+    const bool fresh = work.head;
     const u64 slot = TILE * args.num_tiles;
 #pragma unroll
     for (int quad = 0; quad < (BUFFERS ? 4 : 0); quad++) {
@@ -32,4 +32,5 @@ DEVICE void blt(const Args &args) {
     add<G>(args, work, z);
 }
 
-ENTRIES(blt)
+// Without buffers between them, the compiler mixes sampling and the edges of a gradient: 64 registers would not do.
+ENTRIES(blt, BUFFERS == 0 ? 7 : BUFFERS < 6 ? 8 : 6)

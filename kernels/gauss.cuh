@@ -40,10 +40,30 @@ DEVICE float horner_cos(float y) {
 // The uniform of a radius word; from one half on, minus 1 (the integer complement keeps its digits).
 DEVICE float uniform(u32 word) { return __fmul_rn(__int2float_rn((int)(word | 1)), BITS(0x2f800000)); }
 
-// The uniform of a small radius word and 32 more bits.
-DEVICE float tail_uniform(u32 word, u32 extension) {
-    return __fmul_rn(__ull2float_rn((u64)word << 32 | (extension | 1)), BITS(0x1f800000));
+// The uniform of a small radius word and 32 more bits, or of 64 other bits if it is 0.
+DEVICE float tail_uniform(u32 word, u32 first, u32 second) {
+    const u32 high = word ? word : first, low = word ? first : second;
+    return __fmul_rn(__ull2float_rn((u64)high << 32 | (low | 1)), BITS(word ? 0x1f800000 : 0x0f800000));
 }
+
+#ifdef __CUDACC__
+// Within 2^-22.9 of 1/sqrt(x), says the PTX manual, and no more.
+DEVICE float approximate_rsqrt(float x) { float y; asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+#endif
+
+// The square root of x, correctly rounded, from any y within 2^-21.5 of 1/sqrt(x): `roots_are_correctly_rounded` in tests/twin.rs tries
+// them all. x must be far from both ends of the range, so that nothing here is subnormal: at 0 this is NaN.
+DEVICE float root_from(float x, float y) {
+    float s = __fmul_rn(x, y), h = __fmul_rn(y, 0.5f);
+    const float e = __fmaf_rn(-h, s, 0.5f);
+    s = __fmaf_rn(s, e, s);
+    h = __fmaf_rn(h, e, h);
+    return __fmaf_rn(__fmaf_rn(-s, s, x), h, s);
+}
+
+// __fsqrt_rn without its test for other arguments, its call and its barriers. A radius' square is from 2^-31, that of the word nearest to 1, to 134,
+// that of a tail of zeros.
+DEVICE float root(float x) { return root_from(x, approximate_rsqrt(x)); }
 
 // sqrt(-2 ln u).
 DEVICE float radius(float u) {
@@ -51,7 +71,7 @@ DEVICE float radius(float u) {
     const bool upper = u < 0.0f;
     const float exponent = upper ? 0.0f : __int2float_rn((int)(bits >> 23) - 126);
     const float f = upper ? u : __fadd_rn(BITS((bits & 0x007fffff) | 0x3f000000), -1.0f);
-    return __fsqrt_rn(__fmaf_rn(exponent, BITS(0xbfb17218), __fmul_rn(horner_log(f), f)));
+    return root(__fmaf_rn(exponent, BITS(0xbfb17218), __fmul_rn(horner_log(f), f)));
 }
 
 // The two normals of a radius and an angle word.
@@ -66,28 +86,41 @@ DEVICE void normal_pair(float r, u32 angle, float &first, float &second) {
     second = swap ? rc : rs;
 }
 
-// The 16 normals of one block of a row, word by word.
-DEVICE void block_normals(const u32 *key, u64 row, u64 block, u32 four_rounds, float z[16]) {
-    u32 words[16];
-    chacha_block(key, row, block, four_rounds, words);
+// The 16 normals of the words of one block of a row.
+DEVICE void words_to_normals(const u32 words[16], const u32 *key, u64 row, u64 block, u32 four_rounds, float z[16]) {
     float u[8];
+#ifndef FULL_TILES_ONLY
     u32 smallest = words[0];
 #pragma unroll
-    for (int pair = 0; pair < 8; pair++) {
-        u[pair] = uniform(words[2 * pair]);
-        smallest = min(smallest, words[2 * pair]);
-    }
-#ifndef FULL_TILES_ONLY
-    // One thread in 8192, one warp in 257.
+    for (int pair = 1; pair < 8; pair++) smallest = min(smallest, words[2 * pair]);
+    // One thread in 8192, one warp in 257. Uniforms made before it would cost eight registers more here.
     if (smallest < TAIL_LIMIT) {
         u32 tail[16];
         chacha_block(key, row | TAIL_STREAM, block, four_rounds, tail);
 #pragma unroll
-        for (int pair = 0; pair < 8; pair++)
-            if (words[2 * pair] < TAIL_LIMIT) u[pair] = tail_uniform(words[2 * pair], tail[2 * pair]);
-    }
+        for (int pair = 0; pair < 8; pair++) {
+            u[pair] = uniform(words[2 * pair]);
+            if (words[2 * pair] < TAIL_LIMIT) u[pair] = tail_uniform(words[2 * pair], tail[2 * pair], tail[2 * pair + 1]);
+        }
+    } else
 #endif
+#pragma unroll
+    for (int pair = 0; pair < 8; pair++) u[pair] = uniform(words[2 * pair]);
 #pragma unroll
     for (int pair = 0; pair < 8; pair++)
         normal_pair(radius(u[pair]), words[2 * pair + 1], z[2 * pair], z[2 * pair + 1]);
+}
+
+// The 16 normals of one block of a row, word by word.
+DEVICE void block_normals(const u32 *key, u64 row, u64 block, u32 four_rounds, float z[16]) {
+    u32 words[16];
+    chacha_block(key, row, block, four_rounds, words);
+    words_to_normals(words, key, row, block, four_rounds, z);
+}
+
+// The same normals, from a row whose columns are known.
+DEVICE void block_normals(const RowKey &key, u64 row, u64 block, u32 four_rounds, u32 one, float z[16]) {
+    u32 words[16];
+    chacha_block(key, row, block, four_rounds, one, words);
+    words_to_normals(words, key.key, row, block, four_rounds, z);
 }

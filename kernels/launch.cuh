@@ -12,9 +12,13 @@
 // included: always aligned, and never in need of a bound. Only the gradient has edges.
 //
 // FULL_TILES_ONLY leaves out what almost no thread executes (tails, edges, schedules, more than one segment): never run, it is how
-// `kernels/build budget` counts the instructions of the common path.
+// `kernels/build budget` counts the instructions of the common path. With PLAIN=true they are those without the output grid.
 #pragma once
 #include "gradient.cuh"
+
+#ifndef PLAIN
+#define PLAIN false
+#endif
 
 #define TILE 512
 #define WARPS_PER_BLOCK 4
@@ -32,10 +36,14 @@ struct Segment {
 struct Step {
     u64 number;
     u64 row;
-    float scale;
+    u32 dither[4];   // secret words
+    u32 columns[8];  // of the row, secret as the key: see `RowKey`
+    float scale;     // of the noise, in units of the grid
     u32 head;   // BLT: 1 if the buffers are zero, whatever memory holds. Ring: slot of the youngest output.
     u32 list;   // ring: first coefficient, regenerate: first term, as an index into the list
     u32 count;  // how many of them
+    // With rows ahead (turn.cuh), these three are: slot of this step's row; the step's table, as an index into the list in words, or a
+    // BLT's mask of fresh rows; rows that the plan has left from this step on, at most `rows_ahead`.
 };
 
 struct Args {
@@ -52,17 +60,27 @@ struct Args {
     u32 num_segments;
     u32 four_rounds;
     u32 num_slots;
-    u32 unused;
+    u32 one;                // 1: see `plus`
+    float unit;             // the grid
+    float per_unit;         // its reciprocal; 0: noise is added without a grid
     u32 key[8];             // of this step's incarnation; zero in a captured graph
     float scale[8];         // BLT
     float decay[8];
+    u32 *due;               // from here on for rows ahead, see turn.cuh: per tile, the local time of the first row that is not made
+    u64 base;               // number of the step at local time 0
+    float *rows;            // what `make` writes; other forms than BLT have it in `state`, the same address
+    u32 rows_ahead;
+    u32 padding;
 };
-static_assert(sizeof(Step) == 32 && sizeof(Segment) == 32, "as in launch.rs");
-static_assert(sizeof(Args) == 216, "as in launch.rs");
+static_assert(sizeof(Step) == 80 && sizeof(Segment) == 32, "as in launch.rs");
+static_assert(sizeof(Args) == 304, "as in launch.rs");
 
-// A thread's share of a launch.
+// A thread's share of a launch. What only `add` needs of the step is read there: held until then, it would cost registers.
 struct Work {
-    Step step;
+    u64 row;       // these four as in `Step`
+    u32 head;
+    u32 list;
+    u32 count;
     bool live;     // false past the end of a schedule: the state is not to be touched
     u64 block;     // ChaCha block
     u64 place;     // of its first coordinate in a slot of the state
@@ -71,12 +89,15 @@ struct Work {
     i64 length;
 };
 
-// False for the threads that fill the last block.
-DEVICE bool find_work(const Args &args, Work &work) {
-    const u64 tile = (u64)blockIdx.x * WARPS_PER_BLOCK + threadIdx.x / 32;
-    if (tile >= args.num_tiles) return false;
-    const u32 lane = threadIdx.x % 32;
-    // The last segment that begins at or before this tile.
+DEVICE void take(const Step &step, Work &work) {
+    work.row = step.row;
+    work.head = step.head;
+    work.list = step.list;
+    work.count = step.count;
+}
+
+// The last segment that begins at or before this tile.
+DEVICE Segment segment_of(const Args &args, u64 tile) {
     u32 low = 0;
 #ifndef FULL_TILES_ONLY
     u32 high = args.num_segments;
@@ -85,14 +106,22 @@ DEVICE bool find_work(const Args &args, Work &work) {
         if (args.segments[middle].first_tile <= tile) low = middle; else high = middle;
     }
 #endif
-    const Segment segment = args.segments[low];
+    return args.segments[low];
+}
+
+// False for the threads that fill the last block.
+DEVICE bool find_work(const Args &args, Work &work) {
+    const u64 tile = (u64)blockIdx.x * WARPS_PER_BLOCK + threadIdx.x / 32;
+    if (tile >= args.num_tiles) return false;
+    const u32 lane = threadIdx.x % 32;
+    const Segment segment = segment_of(args, tile);
     const u64 noise_tile = segment.first / TILE + (tile - segment.first_tile);
     work.block = 32 * noise_tile + lane;
     work.place = TILE * tile + 4 * lane;
     work.gradient = segment.gradient;
     work.index = (i64)(TILE * noise_tile + 4 * lane - segment.first);
     work.length = (i64)segment.length;
-    work.step = args.step;
+    take(args.step, work);
     work.live = true;
 #ifndef FULL_TILES_ONLY
     if (args.schedule) {
@@ -100,44 +129,100 @@ DEVICE bool find_work(const Args &args, Work &work) {
         work.live = count < args.num_scheduled;
         // A gradient without noise of its own must not leave: past the end it becomes NaN. Then nothing but counter and segments is
         // touched: schedule, list, keys and state may be gone, if the run ended before the graph did.
-        if (work.live) work.step = args.schedule[count];
-        else work.step.scale = __uint_as_float(0x7fc00000);
+        if (work.live) take(args.schedule[count], work);
     }
 #endif
     return true;
 }
 
 // The normals of this step's row. A schedule's key comes from memory, not from the launch: a captured graph outlives the run.
-DEVICE void step_normals(const Args &args, const Work &work, float z[16]) {
-    u32 key[8];
+DEVICE void step_normals(const Args &args, const Work &work, u32 one, float z[16]) {
+    RowKey row;
 #pragma unroll
-    for (int i = 0; i < 8; i++) key[i] = args.key[i];
+    for (int i = 0; i < 8; i++) row.key[i] = args.key[i];
+#pragma unroll
+    for (int i = 0; i < 8; i++) row.columns[i] = args.step.columns[i];
 #ifndef FULL_TILES_ONLY
     if (args.schedule && work.live) {
         // Bits 40 to 55 of a row's name are the incarnation that made it, which chooses the key.
-        const u32 *of_life = args.keys + 8 * (work.step.row >> 40 & 0xffff);
+        const u32 *of_life = args.keys + 8 * (work.row >> 40 & 0xffff);
+        const u32 *of_row = args.schedule[*args.counter].columns;
 #pragma unroll
-        for (int i = 0; i < 8; i++) key[i] = of_life[i];
+        for (int i = 0; i < 8; i++) row.key[i] = of_life[i];
+#pragma unroll
+        for (int i = 0; i < 8; i++) row.columns[i] = of_row[i];
     }
 #endif
-    block_normals(key, work.step.row, work.block, args.four_rounds, z);
+    block_normals(row, work.row, work.block, args.four_rounds, one, z);
 }
 
-// Adds the 16 normals of a thread to its gradient.
+// What `add` needs of a step.
+struct Adding {
+    u64 number;
+    u32 dither[4];
+    float scale;
+};
+
+DEVICE Adding adding_of(const Step &step) {
+    Adding adding;
+    adding.number = step.number;
+#pragma unroll
+    for (int i = 0; i < 4; i++) adding.dither[i] = step.dither[i];
+    adding.scale = step.scale;
+    return adding;
+}
+
+// Adds the 16 values of a thread to its gradient.
 template <class G>
 DEVICE void add(const Args &args, const Work &work, const float z[16]) {
     typename G::Stored *gradient = (typename G::Stored *)work.gradient;
     // A pointer out of a table could lead anywhere; the compiler is told that it leads to global memory.
     __builtin_assume(__isGlobal(gradient));
-    // Of every fourth coordinate, in memory.
+#ifdef FULL_TILES_ONLY
+    const bool whole = true, plain = PLAIN;
+#else
+    // Every fourth coordinate is aligned in memory, and none lies outside of the segment.
     const bool aligned = (u64)(gradient + work.index) % sizeof(typename G::Quad) == 0;
-    bool overflow = false;
+    const bool whole = aligned && work.index >= 0 && work.index + place_of(15) < work.length;
+    const bool plain = args.per_unit == 0.0f;
+#endif
+    typename G::Pair g[8];
+    load<G>(gradient, work.index, work.length, whole, g);
+    // Read behind the gradient, whose edges need the most registers.
+    Adding adding = adding_of(args.step);
+#ifndef FULL_TILES_ONLY
+    if (args.schedule) {
+        if (work.live) adding = adding_of(args.schedule[*args.counter]);
+        else adding.scale = __uint_as_float(0x7fc00000);
+    }
+#endif
+    if (plain) {
 #pragma unroll
-    for (int quad = 0; quad < 4; quad++)
-        overflow |= add_quad<G>(gradient, work.index + 128 * quad, work.length, aligned, work.step.scale, z + 4 * quad);
-    if (overflow) atomicMin(args.overflow, work.step.number);
+        for (int i = 0; i < 16; i += 2) {
+            float sum[2];
+#pragma unroll
+            for (int j = 0; j < 2; j++) sum[j] = __fmaf_rn(adding.scale, z[i + j], G::widen(g[i / 2], j));
+            g[i / 2] = G::round(sum[0], sum[1]);
+        }
+    } else {
+        const Grid grid = {args.unit, args.per_unit, adding.scale, __fmul_rn(adding.scale, BITS(0x24000000))};
+        const Dither dither = dither_of(adding.dither, work.block);
+#pragma unroll
+        for (int i = 0; i < 16; i += 2) {
+            float sum[2];
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                const u32 word = dither_word(dither, (u32)place_of(i + j));
+                sum[j] = add_on_grid(grid, G::widen(g[i / 2], j), z[i + j], word);
+            }
+            g[i / 2] = G::round(sum[0], sum[1]);
+        }
+    }
+    if (store<G>(gradient, work.index, work.length, whole, g)) atomicMin(args.overflow, adding.number);
 }
 
+// Modules that have another one beside them leave these kernels to that one.
+#if !defined(NATIVE_BF16) && !defined(MAKES_ROWS)
 // The step's list arrives as launch parameters: the one kind of host memory that a launch copies by itself, without pinned
 // memory, without waiting, and in a captured graph too.
 #define STAGED_WORDS 960
@@ -159,9 +244,9 @@ extern "C" __global__ void finish(u64 *counter) {
     counter[1] = counter[0];
     counter[0] = ENDED;
 }
+#endif
 
-// One entry per gradient type.
-#define ENTRIES(kernel)                                                                                            \
-    extern "C" __global__ void __launch_bounds__(THREADS_PER_BLOCK, 4) noise_f32(const Args args) { kernel<F32>(args); }   \
-    extern "C" __global__ void __launch_bounds__(THREADS_PER_BLOCK, 4) noise_bf16(const Args args) { kernel<Bf16>(args); } \
-    extern "C" __global__ void __launch_bounds__(THREADS_PER_BLOCK, 4) noise_f16(const Args args) { kernel<F16>(args); }
+// One entry per number type. `blocks` share a multiprocessor: 8 of them leave 64 registers to a thread, 7 leave 72, 6 leave 80.
+#define ENTRY(kernel, name, G, blocks) \
+    extern "C" __global__ void __launch_bounds__(THREADS_PER_BLOCK, blocks) noise_##name(const Args args) { kernel<G>(args); }
+#define ENTRIES(kernel, blocks) NUMBER_TYPES(ENTRY, kernel, blocks)

@@ -16,14 +16,20 @@
 #![warn(missing_docs)]
 
 pub mod any;
+mod device;
+#[doc(hidden)]
+pub mod examine;
 
 pub use any::{AnyMechanism, Device, Place};
 pub use corrnoise_core::{
     Admission, Batch, Certificate, Checkpoint, Cpu, CpuOptions, Dtype, Element, Error, Family, Fingerprint,
     Form, Gradients, Guard, Incarnations, Isa, Key, Layout, Mechanism, NOISE_SPEC_VERSION, Plan, Result,
-    Resume, Rounds, Row, RunKey, Sampler, Sampling, SaveOptions, Shard, Tensor, huge_pages, with_element,
+    Resume, Rounds, Row, RowPart, RowSink, RunKey, Sampler, Sampling, SaveOptions, Shard, Tensor, huge_pages,
+    with_element,
 };
-pub use corrnoise_core::{backend, chacha, dtype, form, gauss, noise, raw, reference, vectors, warning};
+pub use corrnoise_core::{
+    backend, chacha, dtype, form, gauss, grid, noise, raw, reference, vectors, warning,
+};
 #[doc(hidden)]
 pub use corrnoise_core::{file, secret};
 

@@ -1,7 +1,8 @@
 //! The f32 stream against linear algebra in f64 on the same `Z`.
 
+use corrnoise::backend::{Add, Backend, Step};
 use corrnoise::form::{Kernel, Regenerate};
-use corrnoise::{Form, Key, Mechanism, Plan, Shard};
+use corrnoise::{Cpu, CpuOptions, Form, Gradients, Incarnations, Key, Mechanism, Plan, Shard};
 use corrnoise_testkit::cases::{inverse_square_root_coefs, square_root_coefs};
 
 const DIM: usize = 1024;
@@ -12,18 +13,20 @@ fn key() -> Key {
 
 /// The rows that a plan's mechanism adds, and the i.i.d. rows behind them.
 fn stream(plan: &Plan) -> (Vec<Vec<f32>>, Vec<Vec<f32>>) {
-    let rows = |plan: &Plan, key: Key| {
-        let mut mechanism = Mechanism::cpu(plan, key, Shard::whole(DIM as u64).unwrap()).unwrap();
-        let row = |_| {
-            let mut out = vec![0.0_f32; DIM];
-            mechanism.add_to(&mut out).unwrap();
-            out
-        };
-        (0..plan.num_steps()).map(row).collect::<Vec<_>>()
-    };
-    let correlated = rows(plan, key());
     // `Z` itself: the reference's normals under this plan's run key.
     let run_key = key().run_key(plan.fingerprint());
+    let keys = [key().run_key(plan.fingerprint())];
+    let shard = Shard::whole(DIM as u64).unwrap();
+    let mut cpu = Cpu::new(plan, &keys, &shard, CpuOptions::default()).unwrap();
+    let row = |t| {
+        let (mut out, mut terms) = (vec![0.0_f32; DIM], Vec::new());
+        let step = Step::lower(plan, t, &Incarnations::first(), &mut terms).unwrap();
+        // Before the output grid, which would hide the last digits.
+        let step = Step { add: Add::Plain(plan.scale(t)), ..step };
+        cpu.step(&step, Gradients::new(&mut [&mut out[..]])).unwrap();
+        out
+    };
+    let correlated = (0..plan.num_steps()).map(row).collect::<Vec<_>>();
     let cipher = corrnoise::chacha::ChaCha::new(run_key.bytes(), plan.rounds());
     let iid = (0..plan.num_steps())
         .map(|t| {

@@ -1,7 +1,11 @@
 //! A step allocates no memory, on any thread.
 
+use corrnoise::backend::Step;
 use corrnoise::form::{Kernel, Regenerate, Term};
-use corrnoise::{CpuOptions, Family, Form, Key, Mechanism, Plan, Shard};
+use corrnoise::{
+    Cpu, CpuOptions, Family, Form, Incarnations, Key, Mechanism, Plan, Result, RowPart, RowSink, RunKey,
+    Shard,
+};
 use corrnoise_testkit::allocations::{Counting, allocations};
 
 #[global_allocator]
@@ -11,7 +15,9 @@ static ALLOCATOR: Counting = Counting;
 #[test]
 fn a_step_allocates_nothing() {
     let term = |index, weight| Term { family: Family::Step, index, weight };
-    let listed: Vec<Vec<Term>> = (0..500).map(|t| vec![term(t, 1.0), term(t / 2, -0.5)]).collect();
+    let listed: Vec<Vec<Term>> = (0..500)
+        .map(|t| vec![term(t, 1.0), Term { family: Family::TreeNode, ..term(t / 2, -0.5) }])
+        .collect();
     let varying: Vec<Vec<f64>> = (0..500).map(|t| vec![1.0; 1 + t.min(3)]).collect();
     let forms = [
         Kernel::Regenerate(Regenerate::listed(&listed).unwrap()).into(),
@@ -40,7 +46,39 @@ fn a_step_allocates_nothing() {
             (0..300).for_each(|_| noise.add_to(&mut gradient).unwrap());
             (0..100).for_each(|_| noise.add_to(&mut halves).unwrap());
             assert_eq!(allocations(), before, "{form:?}, {threads} threads");
+            rows_in_parts(&plan, noise.shard(), options);
         }
     }
     assert!(allocations() > 0, "the counter counts");
+}
+
+/// Memory for one part of a row, which every part overwrites.
+struct OnePart(Vec<f32>);
+
+impl RowSink for OnePart {
+    fn room(&mut self, _: &RowPart) -> Result<&mut [f32]> {
+        Ok(&mut self.0)
+    }
+
+    fn take(&mut self, _: &RowPart) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A row that is written out in parts allocates nothing either.
+fn rows_in_parts(plan: &Plan, shard: &Shard, options: CpuOptions) {
+    let keys = [RunKey::from_bytes([3; 32])];
+    let mut cpu = Cpu::new(plan, &keys, shard, options).unwrap();
+    let mut part = OnePart(vec![0.0; 32 * 512]);
+    let (mut terms, incarnations) = (Vec::with_capacity(8), Incarnations::first());
+    let mut before = 0;
+    for number in 0..60 {
+        if number == 30 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            before = allocations();
+        }
+        let step = Step::lower(plan, number, &incarnations, &mut terms).unwrap();
+        cpu.write_row(&step, 32, &mut part).unwrap();
+    }
+    assert_eq!(allocations(), before, "{:?}, in parts", plan.form());
 }

@@ -65,13 +65,13 @@ fn all_batches() -> [Value; 4] {
 /// A plan that claims more than its noise gives, which only computing the claim again shows. Written out, so that no number in it depends on a machine's logarithms.
 fn false_claim() -> Plan {
     let certificate = json!({
-        "version": 2,
+        "version": 3,
         "planner": "0.1.0",
         "strategy": "identity",
         "workload": "prefix",
         "participation": "single",
-        "adjacency": "zero_out",
-        "privacy_unit": "example",
+        "adjacency": "zero-out",
+        "unit": "example",
         "clip_norm": 1.0,
         "claim": {
             "epsilon": 0.5,

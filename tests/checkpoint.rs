@@ -70,7 +70,8 @@ fn rolling_back_makes_no_row_twice() {
     (0..2).for_each(|_| drop(next_row(&mut rolled_back)));
     assert_eq!(rolled_back.next_step(), 5);
     let same = next_row(&mut rolled_back).iter().zip(&step_5_after_late).filter(|(a, b)| a == b).count();
-    assert!(same < 50, "{same} of {DIM} coordinates agree");
+    // Independent values agree by chance with probability Γ/(2σ√π), one of 227 on this plan's grid of 2⁻⁶ of the noise.
+    assert!(same < DIM as usize / 100, "{same} of {DIM} coordinates agree");
 }
 
 #[test]
@@ -327,7 +328,7 @@ fn crafted_headers_are_refused() {
         ("[[0,70000]]", "[[0,40000],[30000,60000]]"),
         ("[[0,70000]]", "[[0,30000],[90000,80000],[30000,80000]]"),
         ("[[0,70000]]", "[[0,30000],[30000,30000],[30000,70000]]"),
-        ("\\\"version\\\":1", "\\\"version\\\":2"),
+        ("\\\"version\\\":2", "\\\"version\\\":3"),
         ("\\\"next_step\\\":2", "\\\"next_step\\\":21"),
     ];
     for (from, to) in lies {
@@ -357,28 +358,37 @@ fn state_that_is_not_f32_is_refused() {
     assert!(error.ends_with("its state is BF16: expected F32"), "{error}");
 }
 
-/// A file that was written once and kept: every later version must read it.
+/// A file of this version that was written once and kept: every later version must read it. `CORRNOISE_BLESS=1` writes it anew.
 #[test]
-fn a_stored_version_1_file_still_loads() {
-    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/checkpoint-v1.safetensors");
-    let plan = Plan::load(stored.with_extension("plan.json")).unwrap();
-    let shard = Shard::whole(600).unwrap();
-    let resumed =
-        Mechanism::resume_cpu(&plan, key(), shard, &[&stored], Resume::Exact, CpuOptions::default());
-    let mut noise = resumed.unwrap();
-    assert_eq!(noise.next_step(), 7);
-    let cipher = corrnoise::chacha::ChaCha::new(key().run_key(plan.fingerprint()).bytes(), plan.rounds());
-    let row = next_row(&mut noise);
-    for coord in [0, 1, 511, 512, 599] {
-        let incarnations = corrnoise::Incarnations::first();
-        let expected = corrnoise::reference::trajectory(
-            std::slice::from_ref(&cipher),
-            plan.form(),
-            &incarnations,
-            coord,
-            8,
-        )
-        .unwrap()[7];
-        assert_eq!(row[coord as usize], plan.scale(7).mul_add(expected, 0.0));
+fn a_stored_version_2_file_still_loads() {
+    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/checkpoint-v2.safetensors");
+    let shard = || Shard::whole(600).unwrap();
+    if std::env::var_os("CORRNOISE_BLESS").is_some() {
+        let plan = Plan::new(20, Form::banded_toeplitz(&[2.0, 1.0, 0.75, 0.625]).unwrap(), 0.3).unwrap();
+        plan.save(stored.with_extension("plan.json")).unwrap();
+        let mut noise = Mechanism::cpu(&plan, key(), shard()).unwrap();
+        (0..7).for_each(|_| drop(next_row(&mut noise)));
+        noise.save(&stored).unwrap();
     }
+    let plan = Plan::load(stored.with_extension("plan.json")).unwrap();
+    let resumed =
+        Mechanism::resume_cpu(&plan, key(), shard(), &[&stored], Resume::Exact, CpuOptions::default());
+    let mut resumed = resumed.unwrap();
+    assert_eq!(resumed.next_step(), 7);
+    let mut whole = Mechanism::cpu(&plan, key(), shard()).unwrap();
+    (0..7).for_each(|_| drop(next_row(&mut whole)));
+    for _ in 7..12 {
+        assert_eq!(next_row(&mut resumed), next_row(&mut whole));
+    }
+}
+
+/// Files of version 1, written once and kept: the plan and the checkpoint are each refused in one line that says what to do.
+#[test]
+fn a_stored_version_1_file_is_refused() {
+    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/checkpoint-v1.safetensors");
+    let error = Plan::load(stored.with_extension("plan.json")).unwrap_err().to_string();
+    assert!(error.contains("made by version 1") && error.contains("`corrnoise plan`"), "{error}");
+    let error = Checkpoint::open(&stored).err().expect("refused").to_string();
+    assert!(error.contains("written by version 1") && error.contains("begin the run anew"), "{error}");
+    assert!(!error.contains('\n'), "{error}");
 }

@@ -1,10 +1,10 @@
 //! Every implementation against the same vectors: the reference functions, and the CPU engine with and without SIMD.
 
-use corrnoise::backend::{Backend, Step, StepKernel};
+use corrnoise::backend::{Add, Backend, Step, StepKernel};
 use corrnoise::chacha::ChaCha;
 use corrnoise::vectors::{self, Vector};
 use corrnoise::{
-    Cpu, CpuOptions, Dtype, Element, Form, Gradients, Isa, Plan, RunKey, Shard, gauss, noise, reference,
+    Cpu, CpuOptions, Dtype, Element, Form, Gradients, Isa, Plan, Row, RunKey, Shard, gauss, noise, reference,
     with_element,
 };
 
@@ -51,7 +51,8 @@ fn words_to_normals() {
         let (got, expected) = match vector.kind {
             "radius" => (vec![gauss::radius(word("word"))], vector.words("bits").unwrap()),
             "tail" => {
-                (vec![gauss::tail_radius(word("word"), word("extension"))], vector.words("bits").unwrap())
+                let words = vector.words("words").unwrap();
+                (vec![gauss::tail_radius(words[0], words[1], words[2])], vector.words("bits").unwrap())
             }
             "angle" => {
                 let (sin, cos) = gauss::sin_cos(word("word"));
@@ -87,7 +88,7 @@ fn normals() {
             let mut cpu = engine(isa, &keys, &plan, coords.clone());
             // 1·z + 0 is z: the engine returns its own normals, whatever the row's family.
             let kernel = StepKernel::Regenerate { terms: &[(vector.row().unwrap(), 1.0)] };
-            let step = Step { number: 0, scale: 1.0, kernel };
+            let step = Step { number: 0, add: Add::Plain(1.0), dither: Row::default(), kernel };
             assert_eq!(run(&mut cpu, &step, expected.len()), expected, "{} ({isa:?})", vector.place);
         }
     }
@@ -121,6 +122,7 @@ fn forms() {
             let got: Vec<u32> = (0..steps)
                 .map(|t| {
                     let step = Step::lower(&plan, t, &incarnations, &mut terms).unwrap();
+                    let step = Step { add: Add::Plain(1.0), ..step };
                     run(&mut cpu, &step, (coords.end - coords.start) as usize)[at]
                 })
                 .collect();
@@ -134,10 +136,9 @@ fn add<E: Element>(vector: &Vector, isa: Isa) -> Vec<u32> {
     let mut gradient: Vec<E> = vector.words("before").unwrap().into_iter().map(E::from_bits).collect();
     let plan = Plan::new(1, Form::independent(), 1.0).unwrap().with_rounds(vector.rounds().unwrap()).unwrap();
     let keys = [RunKey::from_bytes(vector.key().unwrap())];
-    let mut cpu = engine(isa, &keys, &plan, 0..gradient.len() as u64);
-    let kernel = StepKernel::Blt { row: vector.row().unwrap(), scale: &[], decay: &[], fresh: true };
-    let step = Step { number: 0, scale: f32::from_bits(vector.hex("scale").unwrap() as u32), kernel };
-    cpu.step(&step, Gradients::new(&mut [&mut gradient[..]])).unwrap();
+    let first = vector.decimal("coord").unwrap();
+    let mut cpu = engine(isa, &keys, &plan, first..first + gradient.len() as u64);
+    cpu.step(&vector.step().unwrap(), Gradients::new(&mut [&mut gradient[..]])).unwrap();
     gradient.into_iter().map(E::to_bits).collect()
 }
 
@@ -145,6 +146,11 @@ fn add<E: Element>(vector: &Vector, isa: Isa) -> Vec<u32> {
 fn gradients() {
     for vector in vectors::read(vectors::GRADIENTS).unwrap() {
         assert_eq!(vector.kind, "add", "{}", vector.place);
+        // The grid is that of a new plan of so many steps.
+        let (steps, scale) = (vector.decimal("plan_steps").unwrap(), vector.words("scale").unwrap()[0]);
+        let plan = Plan::new(steps, Form::independent(), f32::from_bits(scale).into()).unwrap();
+        let exponent = vector.text("grid_exponent").unwrap();
+        assert_eq!(plan.grid_exponent().to_string(), exponent, "{}", vector.place);
         for isa in ENGINES {
             let dtype: Dtype = vector.text("type").unwrap().parse().unwrap();
             let got = with_element!(dtype, E => add::<E>(&vector, isa));

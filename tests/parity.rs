@@ -1,4 +1,6 @@
 //! The same bits everywhere: scalar and SIMD, any number of threads, any split into shards, stopped and resumed at any step.
+//!
+//! Plans are on the finest grid: on the one that plans have by themselves, a difference in the last bit of the noise would show far less often.
 
 use corrnoise::{CpuOptions, Element, Form, Isa, Key, Layout, Mechanism, Plan, Resume, Rounds, Shard};
 use corrnoise_testkit::cases::{every_form, square_root_coefs};
@@ -28,7 +30,7 @@ fn run<E: Element>(plan: &Plan, shard: Shard, options: CpuOptions) -> Vec<E> {
 fn scalar_equals_simd<E: Element>(type_name: &str) {
     let steps = 4;
     for (name, form) in every_form(steps) {
-        let plan = Plan::new(steps, form, 0.75).unwrap();
+        let plan = Plan::new(steps, form, 0.75).unwrap().with_finest_grid().unwrap();
         for size in SIZES {
             let shard = Shard::whole(size).unwrap();
             let scalar = run::<E>(&plan, shard.clone(), options(Isa::Scalar, 2));
@@ -64,7 +66,12 @@ fn scalar_equals_simd_f16() {
 fn scalar_equals_simd_on_a_hundred_million_values() {
     let steps = 40;
     for rounds in [Rounds::R8, Rounds::R12, Rounds::R20] {
-        let plan = Plan::new(steps, Form::independent(), 1.0).unwrap().with_rounds(rounds).unwrap();
+        let plan = Plan::new(steps, Form::independent(), 1.0)
+            .unwrap()
+            .with_finest_grid()
+            .unwrap()
+            .with_rounds(rounds)
+            .unwrap();
         let size = 1_000_007;
         let make =
             |isa| Mechanism::cpu_with(&plan, key(), Shard::whole(size).unwrap(), options(isa, 2)).unwrap();
@@ -82,7 +89,7 @@ fn scalar_equals_simd_on_a_hundred_million_values() {
 fn any_split_gives_the_same_bits() {
     let steps = 4;
     for (name, form) in every_form(steps) {
-        let plan = Plan::new(steps, form, 0.75).unwrap();
+        let plan = Plan::new(steps, form, 0.75).unwrap().with_finest_grid().unwrap();
         for size in [3, 513, 30_011] {
             let space = Shard::whole(size).unwrap();
             let whole = run::<f32>(&plan, space.clone(), options(Isa::Auto, 2));
@@ -113,7 +120,7 @@ fn any_split_gives_the_same_bits() {
 fn several_tensors_are_one_coordinate_space() {
     let layout = Layout::new([("w", 1000), ("b", 10), ("v", 8_705), ("u", 1)]).unwrap();
     for (name, form) in every_form(4) {
-        let plan = Plan::new(4, form, 0.75).unwrap();
+        let plan = Plan::new(4, form, 0.75).unwrap().with_finest_grid().unwrap();
         let flat = {
             let mut out = vec![0.0_f32; layout.dim() as usize];
             let shard = Shard::whole(layout.dim()).unwrap();
@@ -141,7 +148,7 @@ fn resuming_at_any_step_under_any_split_gives_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
     let space = Shard::whole(size).unwrap();
     for (name, form) in every_form(steps) {
-        let plan = Plan::new(steps, form, 0.75).unwrap();
+        let plan = Plan::new(steps, form, 0.75).unwrap().with_finest_grid().unwrap();
         let whole = run::<f32>(&plan, space.clone(), options(Isa::Auto, 2));
         for stop in 0..=steps {
             // The run is saved by two processes and resumed by three with other boundaries, one of them without SIMD.
@@ -216,7 +223,7 @@ fn resuming_several_tensors_under_another_split_gives_the_same_bits() {
         out
     }
     for (name, form) in every_form(steps) {
-        let plan = Plan::new(steps, form, 0.75).unwrap();
+        let plan = Plan::new(steps, form, 0.75).unwrap().with_finest_grid().unwrap();
         let make = |shard: &Shard| Mechanism::cpu(&plan, key(), shard.clone()).unwrap();
         let resume = |shard: &Shard, files: &[std::path::PathBuf]| {
             Mechanism::resume_cpu(&plan, key(), shard.clone(), files, Resume::Exact, CpuOptions::default())
@@ -302,9 +309,9 @@ fn a_ring_made_ahead_is_the_plain_ring() {
         ("12 varying bands", Form::banded(&rows).unwrap()),
         ("16 bands, restarted", toeplitz(16).with_restarts(21).unwrap()),
     ];
-    let kind = |compact, isa| CpuOptions { threads: 2, isa, compact };
+    let kind = |compact, isa| CpuOptions { threads: 2, isa, compact, ..CpuOptions::default() };
     for (name, form) in cases {
-        let plan = Plan::new(steps, form, 0.75).unwrap();
+        let plan = Plan::new(steps, form, 0.75).unwrap().with_finest_grid().unwrap();
         let advance = |mechanism: &mut Mechanism, count: u64| {
             let mut sum = vec![0.0_f32; mechanism.shard().num_coords() as usize];
             (0..count).for_each(|_| mechanism.add_to(&mut sum).unwrap());
@@ -351,9 +358,12 @@ fn a_ring_made_ahead_of_several_tensors_is_the_plain_ring() {
         let steps = 40;
         let layout = Layout::new([("w", 9_000), ("b", 10), ("v", 4_700)]).unwrap();
         let shard = layout.whole().within(300..layout.dim() - 77).unwrap();
-        let plan = Plan::new(steps, Form::banded_toeplitz(&square_root_coefs(16)).unwrap(), 0.75).unwrap();
+        let plan = Plan::new(steps, Form::banded_toeplitz(&square_root_coefs(16)).unwrap(), 0.75)
+            .unwrap()
+            .with_finest_grid()
+            .unwrap();
         let run = |compact, isa| {
-            let options = CpuOptions { threads: 2, isa, compact };
+            let options = CpuOptions { threads: 2, isa, compact, ..CpuOptions::default() };
             let mut mechanism = Mechanism::cpu_with(&plan, key(), shard.clone(), options).unwrap();
             let lengths = shard.segments().iter().map(|segment| segment.end - segment.start);
             let mut tensors: Vec<Vec<E>> = lengths.map(|len| gradient(len, E::from_f32)).collect();

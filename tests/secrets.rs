@@ -42,6 +42,10 @@ fn child() {
                 let mut resumed =
                     Mechanism::resume_cpu(&plan, key.duplicate(), shard, &[saved], resume, options).unwrap();
                 (0..2).for_each(|_| resumed.add_to(&mut gradient).unwrap());
+                // A row made in the background and used, and one that waits for its step.
+                resumed.prepare().unwrap();
+                resumed.add_to(&mut gradient).unwrap();
+                resumed.prepare().unwrap();
                 kept.push((noise, resumed, key));
             }
         }
@@ -50,6 +54,8 @@ fn child() {
     let key = Key::create_file(format!("{folder}/sampled")).unwrap();
     let sampler = Sampler::new(&sampled, &key).unwrap();
     sampler.batch(3).unwrap();
+    // The threads that make rows ahead hold keys only while they work.
+    std::thread::sleep(std::time::Duration::from_secs(1));
     say("between steps");
     drop((kept, sampler, key));
     say("freed");

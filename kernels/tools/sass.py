@@ -18,9 +18,10 @@ PIPES = {
     "imad": ("IMAD",),
     "alu": ("IADD", "LOP", "SHF", "LEA", "ISETP", "SEL", "PRMT", "MOV", "I2FP", "FSEL", "FSETP", "FMNMX", "IMNMX",
             "PLOP", "VIADD", "VIMNMX", "P2R", "R2P", "CS2R", "IABS", "F2FP", "BMSK", "SGXT", "HADD2", "VIADDMNMX", "FADD2"),
-    "xu": ("MUFU", "I2F", "F2F", "F2I", "POPC", "FLO", "S2R", "S2UR", "R2UR"),
-    "memory": ("LDG", "STG", "LDC", "LD", "ST", "ATOM", "RED", "REDG", "LDCU"),
-    "control": ("BRA", "EXIT", "BSSY", "BSYNC", "NOP", "CALL", "RET", "WARPSYNC", "YIELD", "BREAK", "DEPBAR", "ACQBULK"),
+    "xu": ("MUFU", "I2F", "F2F", "F2I", "FRND", "POPC", "FLO", "S2R", "S2UR", "R2UR"),
+    # STL and LDL: a kernel may spill where it is compiled for counting only; what runs is checked for spills by itself.
+    "memory": ("LDG", "STG", "LDS", "STS", "LDC", "LD", "ST", "ATOM", "RED", "REDG", "LDCU", "STL", "LDL"),
+    "control": ("BRA", "EXIT", "BSSY", "BSYNC", "NOP", "CALL", "RET", "WARPSYNC", "YIELD", "BREAK", "DEPBAR", "ACQBULK", "BAR"),
     "uniform": ("U",),
 }
 
@@ -107,7 +108,14 @@ def kind(lines):
     opcodes = [opcode.split(".")[0] for _, opcode, _ in lines if opcode]
     if "MUFU" in opcodes:
         return "terms"
-    return "history" if "LDG" in opcodes else "four rounds"
+    if "LDG" not in opcodes:
+        return "four rounds"
+    return "history" if "FFMA" in opcodes else "copy"
+
+
+def minima(text, kernel):
+    """The number of minima in a kernel's machine code."""
+    return sum((opcode or "").split(".")[0].startswith(("IMNMX", "VIMNMX")) for _, opcode, _ in body(text, kernel))
 
 
 def slow_paths(lines):

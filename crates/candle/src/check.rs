@@ -61,7 +61,7 @@ fn check_dtype(name: &str, got: DType, first: Option<Dtype>, first_name: &str) -
     match (got.as_str().parse(), first) {
         (Ok(own), Some(first)) if own != first => refuse(format!("{first}, that of {first_name}")),
         (Ok(own), _) => Ok(own),
-        (Err(_), _) => refuse("f32, bf16 or f16".into()),
+        (Err(_), _) => refuse(Dtype::names("or")),
     }
 }
 

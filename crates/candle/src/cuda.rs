@@ -4,6 +4,7 @@
 //! nothing is held. candle and the engine use one version of cudarc, so the stream is handed over as it is.
 
 use crate::check::{Checked, check};
+use crate::storage::with_values;
 use candle_core::cuda::CudaStorageSlice;
 use candle_core::cuda::cudarc::driver::{CudaSlice, CudaStream, DevicePtrMut};
 use candle_core::{CpuStorage, CudaStorage, Device, InplaceOp1, Layout, Tensor};
@@ -79,11 +80,8 @@ impl InplaceOp1 for Write<'_> {
     }
 
     fn cuda_fwd(&self, storage: &mut CudaStorage, layout: &Layout) -> candle_core::Result<()> {
-        match &mut storage.slice {
-            CudaStorageSlice::F32(slice) => self.find(slice, layout),
-            CudaStorageSlice::BF16(slice) => self.find(slice, layout),
-            CudaStorageSlice::F16(slice) => self.find(slice, layout),
-            _ => candle_core::bail!("a gradient changed its type"),
-        }
+        with_values!(&mut storage.slice, CudaStorageSlice, slice => self.find(slice, layout), _ => {
+            candle_core::bail!("a gradient changed its type")
+        })
     }
 }

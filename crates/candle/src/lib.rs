@@ -16,7 +16,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Gradients may be f32, bf16 or f16. `docs/rust.md` has a whole training loop; `examples/train.rs` is one that learns.
+//! Gradients may be of any [`Dtype`](corrnoise::Dtype). `docs/rust.md` has a whole training loop; `examples/train.rs` is one that learns.
 //!
 //! With the feature `cuda`, variables on a CUDA device get their noise there, on candle's stream. That part was type-checked and never run on a device.
 
@@ -26,8 +26,9 @@ mod cuda;
 mod locks;
 mod noise;
 mod step;
+mod storage;
 
-pub use noise::CorrelatedNoise;
+pub use noise::{CorrelatedNoise, place_of};
 pub use step::add_to;
 
 /// The guide's code, which is run as it stands.

@@ -5,8 +5,9 @@
 //! deep as there are tensors, so beyond a few it gets a stack of its own.
 
 use crate::check::Checked;
+use crate::storage::with_values;
 use candle_core::{CpuStorage, InplaceOp1, Layout, Tensor};
-use corrnoise::{Dtype, Error, Result};
+use corrnoise::{Dtype, Element, Error, Result};
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -19,16 +20,11 @@ const STACK_OF_STEP: usize = 2 << 20;
 
 /// The memory of some values of a storage, if it holds this number type and that many.
 fn span(storage: &mut CpuStorage, dtype: Dtype, values: Range<usize>) -> Option<(*mut (), usize)> {
-    fn of<T>(all: &mut [T], values: Range<usize>) -> Option<(*mut (), usize)> {
-        let values = all.get_mut(values)?;
+    fn of<E: Element>(all: &mut [E], dtype: Dtype, values: Range<usize>) -> Option<(*mut (), usize)> {
+        let values = all.get_mut(values).filter(|_| E::DTYPE == dtype)?;
         Some((values.as_mut_ptr().cast(), values.len()))
     }
-    match (storage, dtype) {
-        (CpuStorage::F32(all), Dtype::F32) => of(all, values),
-        (CpuStorage::BF16(all), Dtype::Bf16) => of(all, values),
-        (CpuStorage::F16(all), Dtype::F16) => of(all, values),
-        _ => None,
-    }
+    with_values!(storage, CpuStorage, all => of(all, dtype, values), _ => None)
 }
 
 /// Runs `step` on the memory of contiguous tensors of one number type, in their order, while all of them are locked for writing; the locks are

@@ -54,7 +54,27 @@ impl CorrelatedNoise {
         add_named(mechanism, &collect(vars, gradients)?, &|i| call(&vars[i].0))
     }
 
-    /// Uses a mechanism that you made, for the shard of all variables in their sorted order.
+    /// Uses a mechanism that you made, for the shard of all variables in their sorted order. That is how options of an engine are passed, with
+    /// [`place_of`]:
+    ///
+    /// ```
+    /// # use candle_core::{Device, Var};
+    /// # use corrnoise::{AnyMechanism, CpuOptions, Form, Key, Place, Plan};
+    /// # use corrnoise_candle::{CorrelatedNoise, place_of};
+    /// # let plan = Plan::new(100, Form::independent(), 0.8)?;
+    /// # let vars = [("weight", Var::new(&[0.5_f32, -1.0], &Device::Cpu)?)];
+    /// let options = CpuOptions { threads: 2, ..CpuOptions::default() };
+    /// let noise = CorrelatedNoise::with(vars, |shard, vars| {
+    ///     let place = match place_of(vars) {
+    ///         Place::Cpu(_) => Place::Cpu(options),
+    ///         // On a GPU, `with_cuda_options` takes the number of rows ahead, `prepare`, and a limit of memory.
+    ///         other => other,
+    ///     };
+    ///     AnyMechanism::new(&plan, Key::from_os()?, shard, &place)
+    /// })?;
+    /// assert!(noise.mechanism().describe().contains("2 threads"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn with<N: Into<String>>(
         vars: impl IntoIterator<Item = (N, Var)>,
         mechanism: impl FnOnce(Shard, &[(String, Var)]) -> Result<AnyMechanism>,
@@ -85,6 +105,11 @@ impl CorrelatedNoise {
         Ok(self)
     }
 
+    /// Begins to make the noise of the next step in the background; see [`Mechanism::prepare`].
+    pub fn prepare(&mut self) -> Result<()> {
+        self.mechanism.prepare()
+    }
+
     /// Writes a checkpoint, which is as secret as the key; see [`Mechanism::save`].
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         self.mechanism.save(path)
@@ -106,11 +131,14 @@ impl CorrelatedNoise {
     }
 }
 
-/// The device of the first variable; a gradient on another device is refused at its step.
-fn place_of(vars: &[(String, Var)]) -> Place {
+/// The place where [`CorrelatedNoise::new`] makes a mechanism: the device of the first variable, with the engine's usual options and on a CUDA
+/// device in the order of candle's stream. A gradient on another device is refused at its step.
+pub fn place_of(vars: &[(String, Var)]) -> Place {
     match vars.first().map(|(_, var)| var.device()) {
         #[cfg(feature = "cuda")]
-        Some(candle_core::Device::Cuda(device)) => Place::Cuda(device.cuda_stream().into()),
+        Some(candle_core::Device::Cuda(device)) => {
+            Place::Cuda(device.cuda_stream().into(), Default::default())
+        }
         _ => Place::default(),
     }
 }

@@ -117,24 +117,18 @@ typedef enum {
  * The number type of values in device memory.
  */
 typedef enum {
-#if defined(CORRNOISE_CUDA)
   /**
    * IEEE single precision, 4 bytes.
    */
   CORRNOISE_ELEMENT_TYPE_F32 = 0,
-#endif
-#if defined(CORRNOISE_CUDA)
   /**
    * bfloat16, the upper half of a single.
    */
   CORRNOISE_ELEMENT_TYPE_BF16 = 1,
-#endif
-#if defined(CORRNOISE_CUDA)
   /**
    * IEEE half precision, 2 bytes.
    */
   CORRNOISE_ELEMENT_TYPE_F16 = 2,
-#endif
 } corrnoise_element_type;
 #endif
 
@@ -161,6 +155,27 @@ typedef struct corrnoise_plan corrnoise_plan;
  */
 typedef struct corrnoise_shard corrnoise_shard;
 
+#if defined(CORRNOISE_CUDA)
+/**
+ * Options of the CUDA engine, none of which changes the noise. Zero in every field, or NULL instead of the struct, is a good choice.
+ */
+typedef struct {
+  /**
+   * The number of rows that are made at a time: 1 makes none ahead, in the least memory; 0 lets the engine decide by form, size and free
+   * memory.
+   */
+  uint32_t rows_ahead;
+  /**
+   * 1 lets corrnoise_mechanism_prepare() make rows on a stream of its own, of the lowest priority; with 0 that call does nothing.
+   */
+  uint32_t prepare;
+  /**
+   * The most bytes per parameter that state and rows made ahead may take together; 0 means no limit.
+   */
+  uint64_t max_state_bytes;
+} corrnoise_cuda_options;
+#endif
+
 /**
  * Options of the CPU engine. Zero in every field, or NULL instead of the struct, is a good choice.
  */
@@ -173,6 +188,10 @@ typedef struct {
    * 1 keeps a ring in its least memory, which can be several times as slow; 0 lets it make rows ahead.
    */
   uint32_t compact;
+  /**
+   * The number of threads that corrnoise_mechanism_prepare() uses, at a low priority; 0 means one per four cores, and at least one.
+   */
+  uint32_t prepare_threads;
 } corrnoise_cpu_options;
 
 /**
@@ -206,13 +225,14 @@ uint32_t corrnoise_noise_spec_version(void);
 #if defined(CORRNOISE_CUDA)
 /**
  * Begins a run on a CUDA device, at step 0. `stream` is a CUstream (or cudaStream_t) of the device's primary context, which
- * must outlive the mechanism; NULL is the default stream. Takes the key out of its handle.
+ * must outlive the mechanism; NULL is the default stream. `options` may be NULL. Takes the key out of its handle.
  */
 corrnoise_status corrnoise_cuda_mechanism_new(const corrnoise_plan *plan,
                                               corrnoise_key *key,
                                               const corrnoise_shard *shard,
                                               uint32_t device,
                                               void *stream,
+                                              const corrnoise_cuda_options *options,
                                               corrnoise_mechanism **out);
 #endif
 
@@ -225,6 +245,7 @@ corrnoise_status corrnoise_cuda_mechanism_resume(const corrnoise_plan *plan,
                                                  const corrnoise_shard *shard,
                                                  uint32_t device,
                                                  void *stream,
+                                                 const corrnoise_cuda_options *options,
                                                  const char *const *files,
                                                  size_t num_files,
                                                  uint32_t mode,
@@ -357,12 +378,24 @@ corrnoise_status corrnoise_mechanism_next_step(const corrnoise_mechanism *mechan
 corrnoise_status corrnoise_mechanism_unchecked_batch(const corrnoise_mechanism *mechanism);
 
 /**
+ * Begins to make the noise of the next step in threads of its own, or on a CUDA stream of its own, and returns at once; the step then only
+ * adds it. To be called after a step, before the next gradients are computed. The bits are the same with and without.
+ *
+ * Nothing is released or counted. A refused step leaves the noise that was made, a checkpoint in between is that of the state before the
+ * step, and a second call, or one after the last step, does nothing. The first call takes memory for one more row and starts the threads:
+ * if it cannot, nothing changes; if a thread fails, the mechanism is poisoned as by a step. On a CUDA device it does nothing unless
+ * `prepare` of corrnoise_cuda_options is 1; its row and its stream are then there from the beginning.
+ */
+corrnoise_status corrnoise_mechanism_prepare(const corrnoise_mechanism *mechanism);
+
+/**
  * The bytes of state that this mechanism holds.
  */
 corrnoise_status corrnoise_mechanism_state_bytes(const corrnoise_mechanism *mechanism, uint64_t *bytes);
 
 /**
- * A text for people that names the instructions and the threads in use, or the device. 128 bytes are enough for a CPU.
+ * A text for people that names the instructions and the threads in use, or the device and the rows that it makes at a time. 128 bytes are
+ * enough for a CPU.
  */
 corrnoise_status corrnoise_mechanism_describe(const corrnoise_mechanism *mechanism,
                                               char *buffer,

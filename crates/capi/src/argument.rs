@@ -42,6 +42,15 @@ pub(crate) unsafe fn borrow_or_default<T: Default + Copy>(
     }
 }
 
+/// The truth value that C gives as 0 or 1.
+pub(crate) fn flag(value: u32, name: &'static str) -> Outcome<bool> {
+    match value {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(Error::parameter(name, other, "0 or 1").into()),
+    }
+}
+
 /// A list; an empty one may be null.
 ///
 /// # Safety

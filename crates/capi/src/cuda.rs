@@ -1,42 +1,49 @@
 //! A step on device memory, on the caller's stream, with the feature `cuda` only.
 
-use crate::argument::{Out, borrow, list};
+use crate::argument::{Out, borrow, borrow_or_default, flag, list};
+use crate::gradients::dtype;
 use crate::key::KeyHandle;
 use crate::mechanism::{MechanismHandle, Saved, resume, start};
 use crate::plan::PlanHandle;
 use crate::shard::ShardHandle;
 use crate::status::{Failure, Outcome, Status, entry};
-use corrnoise::{AnyMechanism, CpuOptions, Device, Dtype, Error, Place};
+use corrnoise::{AnyMechanism, CpuOptions, Device, Error, Place, cuda};
 use std::ffi::{c_char, c_void};
 
-/// The number type of values in device memory.
+/// Options of the CUDA engine, none of which changes the noise. Zero in every field, or NULL instead of the struct, is a good choice.
 #[repr(C)]
-pub enum DtypeTag {
-    /// IEEE single precision, 4 bytes.
-    F32 = 0,
-    /// bfloat16, the upper half of a single.
-    Bf16 = 1,
-    /// IEEE half precision, 2 bytes.
-    F16 = 2,
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CudaOptions {
+    /// The number of rows that are made at a time: 1 makes none ahead, in the least memory; 0 lets the engine decide by form, size and free
+    /// memory.
+    pub rows_ahead: u32,
+    /// 1 lets corrnoise_mechanism_prepare() make rows on a stream of its own, of the lowest priority; with 0 that call does nothing.
+    pub prepare: u32,
+    /// The most bytes per parameter that state and rows made ahead may take together; 0 means no limit.
+    pub max_state_bytes: u64,
 }
-
-// The numbers in the header must be those of the engine.
-const _: () = {
-    assert!(DtypeTag::F32 as u32 == Dtype::F32.tag() && DtypeTag::Bf16 as u32 == Dtype::Bf16.tag());
-    assert!(DtypeTag::F16 as u32 == Dtype::F16.tag());
-};
 
 /// Opens a device and the stream that steps run on.
 ///
 /// # Safety
-/// `stream` is null (the default stream) or a stream of the device's primary context that outlives the mechanism.
-unsafe fn open(device: u32, stream: *mut c_void) -> Outcome<Place> {
+/// `stream` is null (the default stream) or a stream of the device's primary context that outlives the mechanism. The crate's contract
+/// holds for `options`.
+unsafe fn open(device: u32, stream: *mut c_void, options: *const CudaOptions) -> Outcome<Place> {
     // SAFETY: the caller's promise, passed on.
-    Ok(unsafe { Place::on_stream(Device::Cuda(device as usize), CpuOptions::default(), stream) }?)
+    let CudaOptions { rows_ahead, prepare, max_state_bytes } =
+        unsafe { borrow_or_default(options, "options") }?;
+    let options = cuda::CudaOptions {
+        rows_ahead: (rows_ahead > 0).then_some(rows_ahead as usize),
+        prepare: flag(prepare, "prepare")?,
+        max_state_bytes: (max_state_bytes > 0).then_some(max_state_bytes),
+    };
+    // SAFETY: the caller's promise, passed on.
+    let place = unsafe { Place::on_stream(Device::Cuda(device as usize), CpuOptions::default(), stream) }?;
+    Ok(place.with_cuda_options(options))
 }
 
 /// Begins a run on a CUDA device, at step 0. `stream` is a CUstream (or cudaStream_t) of the device's primary context, which
-/// must outlive the mechanism; NULL is the default stream. Takes the key out of its handle.
+/// must outlive the mechanism; NULL is the default stream. `options` may be NULL. Takes the key out of its handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_cuda_mechanism_new(
     plan: *const PlanHandle,
@@ -44,10 +51,11 @@ pub unsafe extern "C" fn corrnoise_cuda_mechanism_new(
     shard: *const ShardHandle,
     device: u32,
     stream: *mut c_void,
+    options: *const CudaOptions,
     out: *mut *mut MechanismHandle,
 ) -> Status {
     // SAFETY: the caller keeps what the function's documentation asks for.
-    let place = || unsafe { open(device, stream) };
+    let place = || unsafe { open(device, stream, options) };
     // SAFETY: the crate's contract.
     entry(|| unsafe { start(plan, key, shard, place, out) })
 }
@@ -60,6 +68,7 @@ pub unsafe extern "C" fn corrnoise_cuda_mechanism_resume(
     shard: *const ShardHandle,
     device: u32,
     stream: *mut c_void,
+    options: *const CudaOptions,
     files: *const *const c_char,
     num_files: usize,
     mode: u32,
@@ -67,7 +76,7 @@ pub unsafe extern "C" fn corrnoise_cuda_mechanism_resume(
     out: *mut *mut MechanismHandle,
 ) -> Status {
     // SAFETY: the caller keeps what the function's documentation asks for.
-    let place = || unsafe { open(device, stream) };
+    let place = || unsafe { open(device, stream, options) };
     // SAFETY: the crate's contract.
     entry(|| unsafe { resume(plan, key, shard, place, Saved { files, num_files, mode, nonce }, out) })
 }
@@ -92,8 +101,7 @@ pub unsafe extern "C" fn corrnoise_cuda_add_to(
         if gradients.contains(&0) {
             return Err(Failure::Null("a gradient"));
         }
-        let refuse = || Error::parameter("element_type", element_type, "a corrnoise_element_type: 0, 1 or 2");
-        let dtype = Dtype::from_tag(element_type).ok_or_else(refuse)?;
+        let dtype = dtype(element_type)?;
         let mechanism = &mut *mechanism.lock()?;
         check_on_device(mechanism)?;
         let list = gradients.iter().zip(lengths);
@@ -123,7 +131,8 @@ pub unsafe extern "C" fn corrnoise_cuda_first_overflow(
 fn check_on_device(mechanism: &AnyMechanism) -> Outcome {
     match mechanism.device() {
         Device::Cuda(_) => Ok(()),
-        Device::Cpu | Device::Scalar => {
+        // This interface makes mechanisms on CUDA devices and on the CPU, and no others.
+        _ => {
             let expected = "one made by corrnoise_cuda_mechanism_new(): this one is on the CPU";
             Err(Error::parameter("mechanism", "not on a device", expected).into())
         }

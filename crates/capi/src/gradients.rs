@@ -1,9 +1,35 @@
-//! A step on gradients in host memory.
+//! A step on gradients in host memory, and the number types that gradients have on any device.
 
 use crate::argument::{borrow, list};
 use crate::mechanism::MechanismHandle;
 use crate::status::{Failure, Outcome, Status, entry};
 use corrnoise::{Device, Dtype, Error};
+
+/// The number type of values in device memory.
+#[cfg(feature = "cuda")]
+#[repr(C)]
+pub enum DtypeTag {
+    /// IEEE single precision, 4 bytes.
+    F32 = 0,
+    /// bfloat16, the upper half of a single.
+    Bf16 = 1,
+    /// IEEE half precision, 2 bytes.
+    F16 = 2,
+}
+
+// The numbers in the header must be those of the engine.
+#[cfg(feature = "cuda")]
+const _: () = {
+    assert!(DtypeTag::F32 as u32 == Dtype::F32.tag() && DtypeTag::Bf16 as u32 == Dtype::Bf16.tag());
+    assert!(DtypeTag::F16 as u32 == Dtype::F16.tag());
+};
+
+/// The number type that a caller names by its [`DtypeTag`].
+#[cfg(feature = "cuda")]
+pub(crate) fn dtype(tag: u32) -> Outcome<Dtype> {
+    let refuse = || Error::parameter("element_type", tag, "a corrnoise_element_type: 0, 1 or 2").into();
+    Dtype::from_tag(tag).ok_or_else(refuse)
+}
 
 /// Adds the noise of the next step to f32 gradients: one per segment of the shard, `lengths[i]` values from `gradients[i]` on.
 /// They must not overlap. Returns when all is added.

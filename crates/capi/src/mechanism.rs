@@ -1,6 +1,6 @@
 //! Entries that make, resume, query and save mechanisms. The steps are in `gradients`.
 
-use crate::argument::{Out, OutHandle, borrow, borrow_or_default, free, list, path, put_text};
+use crate::argument::{Out, OutHandle, borrow, borrow_or_default, flag, free, list, path, put_text};
 use crate::key::KeyHandle;
 use crate::plan::PlanHandle;
 use crate::shard::ShardHandle;
@@ -21,6 +21,8 @@ pub struct CpuOptions {
     pub threads: u32,
     /// 1 keeps a ring in its least memory, which can be several times as slow; 0 lets it make rows ahead.
     pub compact: u32,
+    /// The number of threads that corrnoise_mechanism_prepare() uses, at a low priority; 0 means one per four cores, and at least one.
+    pub prepare_threads: u32,
 }
 
 /// What a resumed run does about noise that the dead run made after the checkpoint.
@@ -52,13 +54,10 @@ impl MechanismHandle {
 }
 
 fn cpu_place(options: CpuOptions) -> Outcome<Place> {
-    let compact = match options.compact {
-        0 => false,
-        1 => true,
-        other => return Err(Error::parameter("compact", other, "0 or 1").into()),
-    };
-    let threads = options.threads as usize;
-    Ok(Place::Cpu(corrnoise::CpuOptions { threads, compact, ..corrnoise::CpuOptions::default() }))
+    let compact = flag(options.compact, "compact")?;
+    let (threads, prepare_threads) = (options.threads as usize, options.prepare_threads as usize);
+    let isa = corrnoise::Isa::default();
+    Ok(Place::Cpu(corrnoise::CpuOptions { threads, isa, compact, prepare_threads }))
 }
 
 /// The mode that C names by a number, with its nonce.
@@ -207,6 +206,23 @@ pub unsafe extern "C" fn corrnoise_mechanism_unchecked_batch(mechanism: *const M
     })
 }
 
+/// Begins to make the noise of the next step in threads of its own, or on a CUDA stream of its own, and returns at once; the step then only
+/// adds it. To be called after a step, before the next gradients are computed. The bits are the same with and without.
+///
+/// Nothing is released or counted. A refused step leaves the noise that was made, a checkpoint in between is that of the state before the
+/// step, and a second call, or one after the last step, does nothing. The first call takes memory for one more row and starts the threads:
+/// if it cannot, nothing changes; if a thread fails, the mechanism is poisoned as by a step. On a CUDA device it does nothing unless
+/// `prepare` of corrnoise_cuda_options is 1; its row and its stream are then there from the beginning.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_mechanism_prepare(mechanism: *const MechanismHandle) -> Status {
+    entry(|| {
+        // SAFETY: the crate's contract.
+        let mechanism = unsafe { borrow(mechanism, "mechanism") }?;
+        mechanism.lock()?.prepare()?;
+        Ok(())
+    })
+}
+
 /// The bytes of state that this mechanism holds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_mechanism_state_bytes(
@@ -221,7 +237,8 @@ pub unsafe extern "C" fn corrnoise_mechanism_state_bytes(
     })
 }
 
-/// A text for people that names the instructions and the threads in use, or the device. 128 bytes are enough for a CPU.
+/// A text for people that names the instructions and the threads in use, or the device and the rows that it makes at a time. 128 bytes are
+/// enough for a CPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_mechanism_describe(
     mechanism: *const MechanismHandle,
@@ -272,6 +289,8 @@ mod tests {
         let running = handle.lock().ok().unwrap();
         // SAFETY: the handle and the number live in this function.
         assert_eq!(unsafe { corrnoise_mechanism_next_step(&handle, &mut step) }, Status::Busy);
+        // SAFETY: as above.
+        assert_eq!(unsafe { corrnoise_mechanism_prepare(&handle) }, Status::Busy);
         drop(running);
         // SAFETY: as above.
         assert_eq!(unsafe { corrnoise_mechanism_next_step(&handle, &mut step) }, Status::Ok);

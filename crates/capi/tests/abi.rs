@@ -28,7 +28,7 @@ fn compare<E: Element + Copy + PartialEq + Debug>(entry: Entry<E>, from_f32: fn(
     // SAFETY: handles and lists are this function's own.
     unsafe {
         assert_eq!(corrnoise_shard_select(handles.shard, ranges.as_ptr(), 3, &mut selected), Status::Ok);
-        let options = corrnoise_capi::CpuOptions { threads: 3, compact: 1 };
+        let options = corrnoise_capi::CpuOptions { threads: 3, compact: 1, prepare_threads: 2 };
         let status = corrnoise_mechanism_new(handles.plan, handles.key, selected, &options, &mut noise);
         assert_eq!(status, Status::Ok);
     }

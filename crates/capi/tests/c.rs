@@ -87,7 +87,7 @@ fn the_example_makes_the_bits_that_rust_makes() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains(&plan().fingerprint().to_string()), "{text}");
     assert!(
-        text.contains(&format!("corrnoise {}, noise specification 1", env!("CARGO_PKG_VERSION"))),
+        text.contains(&format!("corrnoise {}, noise specification 2", env!("CARGO_PKG_VERSION"))),
         "{text}"
     );
     let got = std::fs::read(folder.path().join("gradients.bin")).unwrap();

@@ -8,6 +8,7 @@ use crate::progress::Progress;
 use crate::table::{Table, short};
 use clap::{ArgGroup, Args};
 use corrnoise::planner::account::{self, Budget, Search, Subsampled};
+use corrnoise::planner::privacy::precision::{SHOWN_PARAMETERS, loss_change};
 use corrnoise::planner::{Claim, Error, Method, large_delta, verify};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -77,6 +78,8 @@ struct PlanReport {
     holds: bool,
     reason: Option<String>,
     claim: Option<Claim>,
+    /// What finite precision changes of a unit's privacy loss, for a million parameters.
+    loss_change: Option<f64>,
 }
 
 /// Smaller ones are lost among the smallest f64 in the tails of privacy loss distributions.
@@ -122,7 +125,13 @@ fn of_plan(path: &Path, output: &mut Output<'_>) -> Result<Outcome> {
                 delta: None,
                 method: "none: the claim does not hold",
             };
-            output.json(&PlanReport { numbers, holds: false, reason: Some(reason), claim: None })?;
+            output.json(&PlanReport {
+                numbers,
+                holds: false,
+                reason: Some(reason),
+                claim: None,
+                loss_change: None,
+            })?;
             return Ok(Outcome::Failed);
         }
     };
@@ -154,9 +163,11 @@ fn of_plan(path: &Path, output: &mut Output<'_>) -> Result<Outcome> {
     ] {
         table.row([name.to_owned(), short(value)]);
     }
-    let (strategy, claimed) = (&certificate.strategy, plan::claim_text(&claim, output));
+    let (strategy, claimed) =
+        (&certificate.strategy, plan::claim_text(&claim, loss_change(&plan, SHOWN_PARAMETERS), output));
     output.text(format!("{strategy}: the claim holds\n\n{}\n{claimed}", table.render(output)))?;
-    output.json(&PlanReport { numbers, holds: true, reason: None, claim: Some(claim) })?;
+    let loss_change = Some(loss_change(&plan, SHOWN_PARAMETERS));
+    output.json(&PlanReport { numbers, holds: true, reason: None, claim: Some(claim), loss_change })?;
     Ok(Outcome::Passed)
 }
 

@@ -104,7 +104,6 @@ impl From<corrnoise::planner::Error> for Failure {
 }
 
 /// What to do about a build without the CUDA engine.
-#[cfg(not(feature = "cuda"))]
 pub(crate) fn without_cuda(what: &str) -> Failure {
     Failure::input(format!(
         "{what}: this corrnoise was built without the CUDA engine; build it with `cargo build --release -p corrnoise-cli --features cuda`"

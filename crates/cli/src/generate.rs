@@ -11,7 +11,7 @@ use crate::plan;
 use crate::progress::Progress;
 use clap::{ArgGroup, Args};
 use corrnoise::any::{AnyBackend, AnyGradients};
-use corrnoise::backend::{Backend, Step, StepKernel};
+use corrnoise::backend::{Add, Backend, Step, StepKernel};
 use corrnoise::file::{Access, write_anywhere};
 use corrnoise::form::Kernel;
 use corrnoise::{CpuOptions, Device, Family, Form, Gradients, Incarnations, Key, Place, Plan, Row, Shard};
@@ -55,8 +55,8 @@ pub(crate) struct GenerateArgs {
     /// Rows of Z, independent and of standard deviation 1, instead of C⁻¹Z
     #[arg(long)]
     pub iid: bool,
-    /// What makes the noise: cpu (all cores, SIMD), scalar (plain Rust on one thread), cuda or cuda:N (a GPU). The bytes are the same
     #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = parse::device)]
+    #[arg(help = format!("What makes the noise: {}. The bytes are the same", Device::help()))]
     pub device: Device,
     /// The file to write, for its owner alone (mode 0600): noise is as secret as the key
     #[arg(long, short = 'o', value_name = "FILE")]
@@ -201,16 +201,20 @@ fn one_row(plan: &Plan, step: u64, iid: bool, backend: &mut AnyBackend, row: &mu
     let step = if iid {
         let z = Row::new(Family::Step, 0, step)?;
         let kernel = StepKernel::Blt { row: z, scale: &[], decay: &[], fresh: true };
-        Step { number: step, scale: 1.0, kernel }
+        Step { number: step, add: Add::Plain(1.0), dither: z, kernel }
     } else {
-        Step::lower(plan, step, &Incarnations::first(), &mut terms)?
+        // There is no gradient, and so no sum to round: the noise is shown before the output grid.
+        Step {
+            add: Add::Plain(plan.scale(step)),
+            ..Step::lower(plan, step, &Incarnations::first(), &mut terms)?
+        }
     };
     Ok(backend.step(&step, AnyGradients::Host(Gradients::new(&mut [row])))?)
 }
 
 fn place(device: Device) -> Result<Place> {
     #[cfg(not(feature = "cuda"))]
-    if matches!(device, Device::Cuda(_)) {
+    if matches!(device, Device::Cuda(_) | Device::HostMade(_)) {
         return Err(crate::failure::without_cuda("--device cuda"));
     }
     Ok(Place::open(device, CpuOptions::default())?)

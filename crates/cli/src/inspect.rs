@@ -151,7 +151,8 @@ fn of_plan(args: &InspectArgs, path: &Path) -> Result<Inspected> {
         strategy: strategies::first_column(&part.matrix()?),
         noising: strategies::first_column(&part.inverse()?),
     };
-    let name = factorization.describe_matrix();
+    let named = stated.as_ref().and_then(|stated| stated.named_strategy(&plan));
+    let name = named.map_or_else(|| factorization.describe_matrix(), |strategy| strategy.to_string());
     let own_terms = stated.is_some() && args.participation.is_none() && args.adjacency.is_none();
     let noise = match args.plot.is_some() && own_terms {
         true => Some(PlanNoise::of(&plan, num_steps, &problem.workload)?),

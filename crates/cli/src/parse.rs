@@ -35,9 +35,9 @@ pub fn rounds(text: &str) -> Parsed<Rounds> {
     text.parse::<u32>().ok().and_then(|rounds| Rounds::try_from(rounds).ok()).ok_or_else(refuse)
 }
 
-/// `cpu`, `scalar`, `cuda` or `cuda:N`.
+/// A device by its name, such as `cuda:1`.
 pub fn device(text: &str) -> Parsed<Device> {
-    text.parse().map_err(|_| "no such device; expected cpu, scalar, cuda or cuda:N, as in cuda:1".to_owned())
+    text.parse().map_err(|_| format!("no such device; expected {}, as in cuda:1", Device::names()))
 }
 
 /// A setting by the planner's name for it, which help and shells can list.
@@ -109,14 +109,29 @@ mod tests {
     #[test]
     fn devices() {
         let known = [("cpu", Device::Cpu), ("scalar", Device::Scalar), ("cuda", Device::Cuda(0))];
-        for (text, expected) in
-            known.into_iter().chain([("cuda:0", Device::Cuda(0)), ("cuda:12", Device::Cuda(12))])
-        {
+        let numbered = [
+            ("cuda:0", Device::Cuda(0)),
+            ("cuda:12", Device::Cuda(12)),
+            ("cuda+host", Device::HostMade(0)),
+            ("cuda:12+host", Device::HostMade(12)),
+        ];
+        for (text, expected) in known.into_iter().chain(numbered) {
             assert_eq!(device(text), Ok(expected), "{text}");
+            assert_eq!(device(&expected.to_string()), Ok(expected), "{text}");
         }
-        for text in
-            ["", "CPU", "tpu", "cpu:0", "cuda:", "cuda:+1", "cuda:-1", "cuda:x", "cuda:99999999999999999999"]
-        {
+        for text in [
+            "",
+            "CPU",
+            "tpu",
+            "cpu:0",
+            "cuda:",
+            "cuda:+1",
+            "cuda:-1",
+            "cuda:x",
+            "cuda:99999999999999999999",
+            "cpu+host",
+            "+host",
+        ] {
             assert!(device(text).unwrap_err().contains("cuda:N"), "{text}");
         }
     }

@@ -179,10 +179,22 @@ fn account_knows_subsampling() {
 #[test]
 fn bench_measures_and_predicts() {
     let got = json(&[
-        "bench", "--params", "1e6", "--seq", "10", "--batch", "100", "--steps", "1", "--quick", "--mfu",
+        "bench",
+        "--params",
+        "1e6",
+        "--seq",
+        "10",
+        "--batch",
+        "100",
+        "--steps",
+        "1",
+        "--quick",
+        "--mfu",
         "0.5",
+        "--machine",
+        "mine:gbps=1000,sms=100,ghz=1.5,tflops=200",
     ]);
-    assert_keys(&got, &["machine", "model", "overheads", "remarks"]);
+    assert_keys(&got, &["machine", "model", "ways", "overheads", "remarks"]);
     assert_keys(&got["machine"], &["device", "threads", "flops_per_second", "bytes_per_second", "forms"]);
     let forms = got["machine"]["forms"].as_array().unwrap();
     assert_eq!(forms.len(), 7);
@@ -192,7 +204,13 @@ fn bench_measures_and_predicts() {
                 && (0.0..=1.0).contains(&number(&form["share_of_bandwidth"])),
             "{form}"
         );
+        // After `prepare` a step moves the gradient and one row, whatever the form.
+        let prepare = &form["prepare"];
+        assert_eq!(number(&prepare["critical_bytes_per_param"]), 12.0);
+        assert!(number(&prepare["step_params_per_second"]) > 0.0, "{prepare}");
+        assert!(number(&prepare["prepare_params_per_second"]) > 0.0, "{prepare}");
     }
+    ways_are_predicted(&got);
     assert_eq!(number(&got["model"]["flops_per_step"]), 6.0 * 1e6 * 10.0 * 100.0);
     // BLT 4 on an A100: 40 bytes at 1.555 TB/s for 10⁶ parameters, against 6·10⁹ operations at half of 312 TFLOP/s.
     let overheads = got["overheads"].as_array().unwrap();
@@ -204,7 +222,36 @@ fn bench_measures_and_predicts() {
     assert_eq!(shares, ["1.67e-5", "1.67e-2"], "0.0017 % and 1.7 %");
     // The second one is bound by memory: 408 bytes a parameter take longer than 6000 operations.
     let with_memory = remarks[1]["with_memory"].as_array().unwrap();
-    assert!(with_memory.len() == 3 && with_memory[1..].iter().all(|share| number(&share["overhead"]) > 1.0));
+    assert!(with_memory.len() == 5 && with_memory[1..].iter().all(|share| number(&share["overhead"]) > 1.0));
+}
+
+/// Bytes of every way to run a form, and the times that follow from them and from a machine's numbers.
+fn ways_are_predicted(got: &serde_json::Value) {
+    let ways = got["ways"].as_array().unwrap();
+    for (form, way, rows, critical, beside) in [
+        ("independent", "fused", 1, 8.0, 0.0),
+        ("BLT 4", "fused", 1, 40.0, 0.0),
+        ("BLT 4", "ahead", 8, 24.0, 0.0),
+        ("BLT 4", "prepared", 8, 12.0, 12.0),
+        ("ring 16", "ahead", 8, 23.5, 0.0),
+        ("ring 64", "prepared", 16, 12.0, 19.75),
+        ("regenerate 4", "prepared", 8, 12.0, 4.0),
+    ] {
+        let is_it = |cost: &&serde_json::Value| cost["form"] == form && cost["way"] == way;
+        let cost = ways.iter().find(is_it).unwrap();
+        assert_eq!(cost["rows_ahead"], rows, "{cost}");
+        assert_eq!(number(&cost["critical_bytes_per_param"]), critical, "{cost}");
+        assert_eq!(number(&cost["background_bytes_per_param"]), beside, "{cost}");
+        let predicted = cost["predicted"].as_array().unwrap();
+        let names: Vec<&str> = predicted.iter().map(|own| own["device"].as_str().unwrap()).collect();
+        assert_eq!(names, ["A100 40GB", "H100 SXM", "B200", "mine"]);
+        assert!(predicted.iter().all(|own| own["source"] == "predicted"));
+        // On the user's machine, memory bounds what only adds.
+        let seconds = number(&predicted[3]["critical_seconds_per_param"]);
+        if way == "prepared" {
+            assert!((seconds / (critical / 1e12) - 1.0).abs() < 1e-12, "{cost}");
+        }
+    }
 }
 
 #[test]

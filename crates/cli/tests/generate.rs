@@ -3,7 +3,8 @@
 mod common;
 
 use common::{KEY, Plans, json, run};
-use corrnoise::{Key, Mechanism, Plan, Shard};
+use corrnoise::chacha::ChaCha;
+use corrnoise::{Incarnations, Key, Mechanism, Plan, Shard, reference};
 use std::path::Path;
 
 /// The shape and the values of a .npy file of f32.
@@ -40,12 +41,28 @@ fn rows_are_those_of_a_mechanism() {
         let name = format!("{name}.json");
         let plan = Plan::load(plans.path(&name)).unwrap();
         let key = Key::from_hex(KEY, "run 7").unwrap();
+        let cipher = ChaCha::new(key.run_key(plan.fingerprint()).bytes(), plan.rounds());
         let mut mechanism = Mechanism::cpu(&plan, key, Shard::whole(2000).unwrap()).unwrap();
-        let mut expected = Vec::new();
-        for _ in 0..plan.num_steps() {
-            let mut row = vec![0.0_f32; 2000];
-            mechanism.add_to(&mut row).unwrap();
-            expected.push(row);
+        // Column by column, from the reference; the rows are the noise before the output grid.
+        let first = Incarnations::first();
+        let column = |coord| {
+            reference::trajectory(std::slice::from_ref(&cipher), plan.form(), &first, coord, plan.num_steps())
+                .unwrap()
+        };
+        let columns: Vec<Vec<f32>> = (0..2000).map(column).collect();
+        let row =
+            |t: usize| columns.iter().map(|column| plan.scale(t as u64) * column[t]).collect::<Vec<f32>>();
+        let expected: Vec<Vec<f32>> = (0..plan.num_steps() as usize).map(row).collect();
+        for noise in &expected {
+            let mut released = vec![0.0_f32; 2000];
+            mechanism.add_to(&mut released).unwrap();
+            let unit = plan.grid(0).unit;
+            for (released, noise) in released.iter().zip(noise) {
+                assert!(
+                    (released - noise).abs() <= 0.51 * unit && (released / unit).fract() == 0.0,
+                    "{name}"
+                );
+            }
         }
         for device in ["cpu", "scalar"] {
             let base = ["--device", device, "--run-id", "run 7"];

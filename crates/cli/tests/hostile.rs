@@ -30,13 +30,13 @@ fn plan(num_steps: u64, form: Form, schedule: &Schedule, workload: &Workload) ->
         Schedule::Sampling(_) => Participation::Full,
     };
     let certificate = Certificate {
-        version: 2,
+        version: 3,
         planner: "made up".into(),
         strategy: "made up".into(),
         workload: workload.clone(),
         participation,
         adjacency: Adjacency::ZeroOut,
-        privacy_unit: PrivacyUnit::Example,
+        unit: PrivacyUnit::Example,
         clip_norm: 1.0,
         claim,
         utility: None,

@@ -13,8 +13,18 @@ use corrnoise::{Plan, Sampling};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-const PLAN_KEYS: [&str; 9] =
-    ["plan", "steps", "recommended", "reason", "candidates", "skipped", "claim", "warnings", "out"];
+const PLAN_KEYS: [&str; 10] = [
+    "plan",
+    "steps",
+    "recommended",
+    "reason",
+    "candidates",
+    "skipped",
+    "claim",
+    "loss_change",
+    "warnings",
+    "out",
+];
 const CANDIDATE_KEYS: [&str; 16] = [
     "strategy",
     "sampling",
@@ -141,7 +151,9 @@ fn one_strategy_under_every_schedule() {
         let strategy = blt::optimize(&problem, 2, &mut unobserved()).unwrap().factorization;
         let terms =
             Terms { schedule, adjacency: Adjacency::ZeroOut, unit: PrivacyUnit::Example, clip_norm: 1.0 };
-        assert_eq!(plan, calibrate(&strategy, &terms, &Workload::Prefix, &goal).unwrap(), "{line}");
+        let unnamed = calibrate(&strategy, &terms, &Workload::Prefix, &goal).unwrap();
+        let named = Certificate { strategy: "blt:2".into(), ..Certificate::of(&unnamed).unwrap() };
+        assert_eq!(plan, named.attach(unnamed).unwrap(), "{line}");
     }
 }
 
@@ -165,7 +177,7 @@ fn amplified_plans_and_other_terms() {
     );
     let certificate = Certificate::of(&other).unwrap();
     assert_eq!((certificate.clip_norm, certificate.claim.delta), (0.25, 1e-9));
-    assert_eq!((certificate.privacy_unit, certificate.adjacency), (PrivacyUnit::User, Adjacency::ReplaceOne));
+    assert_eq!((certificate.unit, certificate.adjacency), (PrivacyUnit::User, Adjacency::ReplaceOne));
     assert_eq!(certificate.workload, Workload::momentum(0.9, 0.0).unwrap());
     assert_eq!(u32::from(other.rounds()), 20);
 }
@@ -254,6 +266,7 @@ fn inspect_reads_a_plan() {
     let path = path.to_str().unwrap();
     let plan = Plan::load(path).unwrap();
     let got = json(&["inspect", path]);
+    assert_eq!((&got["strategy"], &got["steps"]), (&"blt:2".into(), &40.into()));
     let running = Factorization::from_form(plan.form(), 40).unwrap();
     let minsep = Participation::MinSep { min_sep: 9, max_participations: 3 };
     let loss = running.loss(&Workload::Prefix, &minsep, Adjacency::ReplaceOne).unwrap();
@@ -300,7 +313,18 @@ fn account_and_verify_confirm_a_plan() {
     let got = json(&["account", path]);
     assert_keys(
         &got,
-        &["gdp_mu", "noise_multiplier", "zcdp_rho", "epsilon", "delta", "method", "holds", "reason", "claim"],
+        &[
+            "gdp_mu",
+            "noise_multiplier",
+            "zcdp_rho",
+            "epsilon",
+            "delta",
+            "method",
+            "holds",
+            "reason",
+            "claim",
+            "loss_change",
+        ],
     );
     assert_eq!(got["holds"], true);
     assert_eq!((number(&got["epsilon"]), number(&got["gdp_mu"])), (claim.epsilon, claim.gdp_mu));
@@ -308,6 +332,10 @@ fn account_and_verify_confirm_a_plan() {
     let got = json(&["verify", "--quick", path]);
     let checks = got["checks"].as_array().unwrap();
     assert_eq!((&checks[0]["name"], &checks[0]["verdict"]), (&"the plan's claim".into(), &"passed".into()));
+    // Texts name the strategy as it was asked for.
+    assert!(checks[0]["detail"].as_str().unwrap().ends_with("; banded-opt:4"), "{}", checks[0]);
+    let (_, text, _) = run(&["account", path]);
+    assert!(text.starts_with("banded-opt:4: the claim holds"), "{text}");
 }
 
 /// Changes a plan by hand and gives it the fingerprint that the refusal of the change tells.

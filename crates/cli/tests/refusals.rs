@@ -69,13 +69,13 @@ const CASES: [(&str, &[&str]); 73] = [
     ("account --sampling-prob 0.1 --steps 10 --epsilon 1 --delta 1e-310", &["e-310", "1e-300"]),
     // The engine's normals are bounded, so a claim that needs larger ones is refused.
     (
-        "plan --steps 9 -p single -s identity --mu 5 --delta 1e-6",
-        &["delta is 1e-6", "above 8.2", "9.4 standard"],
+        "plan --steps 9 -p single -s identity --mu 7 --delta 1e-6",
+        &["delta is 1e-6", "above 4", "11.5 standard"],
     ),
-    ("plan --steps 9 -p single -s identity --mu 0.5 --delta 1e-20", &["delta is 1e-20", "9.4 standard"]),
+    ("plan --steps 9 -p single -s identity --mu 0.5 --delta 1e-28", &["delta is 1e-28", "11.5 standard"]),
     (
         "plan --steps 9 -s identity --noise-multiplier 5e-4",
-        &["gdp_mu is 1999.9", "more noise", "9.4 standard"],
+        &["gdp_mu is 1999.9", "more noise", "11.5 standard"],
     ),
     // Noise.
     (
@@ -119,8 +119,16 @@ const CASES: [(&str, &[&str]); 73] = [
     ),
 ];
 
-const MORE: [(&str, &[&str]); 6] = [
+const MORE: [(&str, &[&str]); 14] = [
     ("bench --mfu 0", &["mfu is 0"]),
+    ("bench --machine B200:gbps=1,sms=1,ghz=1", &["new one", "NAME:gbps=864"]),
+    ("bench --machine x:gbps=1,sms=1", &["gbps, sms and ghz"]),
+    ("verify --report r.json", &["--device"]),
+    ("verify --values 7", &["--device"]),
+    ("verify {blt.json} --device cuda", &["--device"]),
+    ("verify --device cpu --report {r.json}", &["device is cpu", "cuda:0"]),
+    ("verify --device cuda --values 1e10", &["values is 10000000000"]),
+    ("verify --device cuda --report {missing/r.json}", &["cannot write"]),
     ("bench --mfu 1.5", &["mfu is 1.5"]),
     ("bench --preset gpt9", &["gpt9", "llama-7b"]),
     ("bench --params 0", &["\"0\""]),
@@ -266,6 +274,26 @@ fn without_the_cuda_engine_it_says_how_to_build_it() {
         &words("bench --device cuda", &plans),
         &["--device cuda", "--features cuda"],
     );
+}
+
+/// Without a GPU, or without the engine for one, there is one line and no report.
+#[test]
+fn without_a_gpu_there_is_one_line_and_no_report() {
+    let folder = tempfile::tempdir().unwrap();
+    // Cargo's library path may lead to the stand-in for a driver.
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_corrnoise"))
+        .args(["verify", "--device", "cuda:0", "--report", "gpu.json"])
+        .current_dir(folder.path())
+        .env_remove("LD_LIBRARY_PATH")
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    if output.status.code() == Some(0) {
+        return println!("WARNING: this machine has a GPU; what is said without one was NOT tested");
+    }
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
+    assert!(stderr.contains("cuda") && output.stdout.is_empty(), "{stderr}");
+    assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none(), "no file is left behind");
 }
 
 /// A key where another value belongs, as after a flag whose value was forgotten, is not shown.

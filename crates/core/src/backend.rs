@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::form::Kernel;
+use crate::grid::{Grid, STEPS_PER_BLOCK};
 use crate::plan::Plan;
 use crate::row::{Family, Incarnations, Row};
 
@@ -10,10 +11,21 @@ use crate::row::{Family, Incarnations, Row};
 pub struct Step<'a> {
     /// The number of the step, for messages only: the kernel names its rows itself.
     pub number: u64,
-    /// The factor of the noise: `g ← fma(scale, z̃, g)`.
-    pub scale: f32,
+    /// How the noise is added to gradients.
+    pub add: Add,
+    /// The row that holds the secret words of the grid's dither.
+    pub dither: Row,
     /// How `z̃` is made from rows and state.
     pub kernel: StepKernel<'a>,
+}
+
+/// How noise `z̃` in unit scale is added to a gradient `g`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Add {
+    /// On the output grid, as every mechanism does.
+    OnGrid(Grid),
+    /// As it is, `g ← fma(scale, z̃, g)`: for tools that show the noise, never for a release.
+    Plain(f32),
 }
 
 /// A form at one step.
@@ -30,7 +42,7 @@ pub enum StepKernel<'a> {
         /// True at the first step and at a restart: the buffers count as zero, whatever memory holds.
         fresh: bool,
     },
-    /// One step of a ring: `y = z − Σ cₐ y₋ₐ` over the ages that exist, youngest first; `y` becomes age 1.
+    /// One step of a ring: `y = z − Σ cₐ y₋ₐ` over the ages that exist, oldest first; `y` becomes age 1.
     Ring {
         /// The name of the row `z`.
         row: Row,
@@ -69,7 +81,8 @@ impl<'a> Step<'a> {
                 StepKernel::Regenerate { terms }
             }
         };
-        Ok(Step { number, scale: plan.scale(number), kernel })
+        let dither = Row::new(Family::Dither, incarnations.at(number), number / STEPS_PER_BLOCK)?;
+        Ok(Step { number, add: Add::OnGrid(plan.grid(number)), dither, kernel })
     }
 }
 
@@ -94,6 +107,20 @@ pub trait Backend {
     /// Runs one step. An error means that gradients or state may be half-way, except [`Error::Overflow`]: then the step is
     /// complete, and some value of the gradient is not finite.
     fn step(&mut self, step: &Step<'_>, gradients: Self::Gradients<'_, '_>) -> Result<()>;
+
+    /// Begins to make the noise of the next step, so that the step itself only adds it. Does nothing where it is made or being made, or
+    /// where the device makes none ahead. It releases nothing and counts nothing: the plain state stays that before the step. After
+    /// [`Error::Worker`] the state may be half-way; after any other error nothing was begun.
+    fn prepare(&mut self, step: &Step<'_>) -> Result<()> {
+        let _ = step;
+        Ok(())
+    }
+
+    /// Does what [`Backend::prepare`] does, for the step that the device counts next ([`Replay`]); within a capture it becomes a branch of the
+    /// graph, which the step's own work waits for.
+    fn prepare_counted(&mut self) -> Result<()> {
+        Ok(())
+    }
 
     /// Copies state of one slot, from the shard's coordinate number `first` on, as little-endian f32 bytes.
     fn read_state(&self, slot: usize, first: u64, bytes: &mut [u8]) -> Result<()>;

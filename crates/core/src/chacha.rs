@@ -110,11 +110,51 @@ impl ChaCha {
     }
 }
 
+/// Columns 2 and 3 of a stream's state after its first column round, each from top to bottom: they hold no block number, so all blocks
+/// share them. Half of the key follows from them, since rounds can be undone.
+pub fn first_columns(key: &[u32; 8], stream: u64) -> [u32; 8] {
+    let mut x = [0; 16];
+    x[..4].copy_from_slice(&CONSTANTS);
+    x[4..12].copy_from_slice(key);
+    x[14] = stream as u32;
+    x[15] = (stream >> 32) as u32;
+    quarter_round(&mut x, 2, 6, 10, 14);
+    quarter_round(&mut x, 3, 7, 11, 15);
+    std::array::from_fn(|i| x[4 * (i % 4) + 2 + i / 4])
+}
+
 pub(crate) fn quarter_round(x: &mut [u32; 16], a: usize, b: usize, c: usize, d: usize) {
     for (left_d, left_b) in [(16, 12), (8, 7)] {
         x[a] = x[a].wrapping_add(x[b]);
         x[d] = (x[d] ^ x[a]).rotate_left(left_d);
         x[c] = x[c].wrapping_add(x[d]);
         x[b] = (x[b] ^ x[c]).rotate_left(left_b);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_continue_from_the_first_columns() {
+        let bytes: [u8; 32] = std::array::from_fn(|i| (i * 7 + 3) as u8);
+        let cipher = ChaCha::new(&bytes, Rounds::R8);
+        let (stream, block) = (0x8123_4567_89ab_cdef, 0x0fed_cba9_8765_4321);
+        let initial = cipher.initial_state(stream, block);
+        let columns = first_columns(initial[4..12].try_into().unwrap(), stream);
+        let mut x = initial;
+        for (i, word) in columns.into_iter().enumerate() {
+            x[4 * (i % 4) + 2 + i / 4] = word;
+        }
+        for round in 0..8 {
+            // The first round is that of columns, and two of those are done.
+            for i in 0..if round == 0 { 2 } else { 4 } {
+                let shift = |by: usize| if round % 2 == 0 { i } else { (i + by) % 4 };
+                quarter_round(&mut x, i, 4 + shift(1), 8 + shift(2), 12 + shift(3));
+            }
+        }
+        let words: [u32; 16] = std::array::from_fn(|i| x[i].wrapping_add(initial[i]));
+        assert_eq!(words, cipher.block(stream, block));
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! [`Dtype`] is the type as a value, for memory that comes from another language; [`Element`] is the same as a Rust type, for which the
 //! kernels are compiled. [`with_element!`](crate::with_element) goes from the first to the second. A new number type is an arm in each of
-//! the three, a load and a store in `cpu/lanes.rs` and `cpu/avx2.rs`, and a kernel in `kernels/gradient.cuh`.
+//! the three, a load and a store in `cpu/lanes.rs` and `cpu/avx2.rs`, and a kernel in `kernels/gradient.cuh`; names in messages and loops over
+//! all types follow from [`Dtype::ALL`]. `CONTRIBUTING.md` lists what else it takes.
 
 use crate::cpu::Stored;
 use crate::error::Error;
@@ -62,6 +63,12 @@ impl Dtype {
             Dtype::F16 => "float16",
         }
     }
+
+    /// The names of all types as a list in words, whose last two are joined by `word`: `f32, bf16 or f16`.
+    pub fn names(word: &str) -> String {
+        let [others @ .., last] = Dtype::ALL.map(Dtype::name);
+        format!("{} {word} {last}", others.join(", "))
+    }
 }
 
 impl fmt::Display for Dtype {
@@ -76,19 +83,22 @@ impl FromStr for Dtype {
     /// Reads either of the type's names.
     fn from_str(text: &str) -> Result<Dtype, Error> {
         let named = |dtype: &Dtype| [dtype.name(), dtype.python_name()].contains(&text);
-        let refuse = || Error::parameter("number type", format!("{text:?}"), "f32, bf16 or f16");
+        let refuse = || Error::parameter("number type", format!("{text:?}"), Dtype::names("or"));
         Dtype::ALL.into_iter().find(named).ok_or_else(refuse)
     }
 }
 
-/// A Rust type of gradients: `f32`, `bf16` or `f16`.
-#[allow(private_bounds)] // sealed: the kernels know these three
+/// A Rust type of gradients: one for each [`Dtype`].
+#[allow(private_bounds)] // sealed: the kernels know these types and no others
 pub trait Element: Stored + Default + PartialEq + fmt::Debug + 'static {
     /// The same type as a value.
     const DTYPE: Dtype;
 
     /// The nearest value of this type, ties to even.
     fn from_f32(value: f32) -> Self;
+
+    /// The same value as an f32, which holds every value of every type.
+    fn to_f32(self) -> f32;
 
     /// The value whose bits are the lowest ones of `bits`.
     fn from_bits(bits: u32) -> Self;
@@ -110,6 +120,10 @@ impl Element for f32 {
         value
     }
 
+    fn to_f32(self) -> f32 {
+        self
+    }
+
     fn from_bits(bits: u32) -> f32 {
         f32::from_bits(bits)
     }
@@ -126,6 +140,10 @@ impl Element for bf16 {
         bf16::from_f32(value)
     }
 
+    fn to_f32(self) -> f32 {
+        bf16::to_f32(self)
+    }
+
     fn from_bits(bits: u32) -> bf16 {
         bf16::from_bits(bits as u16)
     }
@@ -140,6 +158,10 @@ impl Element for f16 {
 
     fn from_f32(value: f32) -> f16 {
         f16::from_f32(value)
+    }
+
+    fn to_f32(self) -> f32 {
+        f16::to_f32(self)
     }
 
     fn from_bits(bits: u32) -> f16 {
@@ -198,6 +220,7 @@ mod tests {
             with_element!(dtype, E => {
                 assert_eq!((E::DTYPE, size_of::<E>()), (dtype, dtype.bytes()));
                 assert_eq!(E::from_bits(E::from_f32(-1.5).to_bits()), E::from_f32(-1.5));
+                assert_eq!(E::from_f32(-1.5).to_f32(), -1.5);
             });
         }
         assert_eq!(Dtype::from_tag(3), None);

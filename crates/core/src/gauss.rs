@@ -4,7 +4,7 @@
 //! the order written, so scalar Rust, AVX2 and CUDA give the same bits. The coefficients come from Sollya's `fpminimax`
 //! (relative minimax over f32 coefficients); `docs/noise-spec.md` gives their errors and those of the whole transform.
 
-/// Radius words below this are extended by 32 bits of the tail stream.
+/// Radius words below this are extended by 32 bits of the tail stream, and by 64 if they are 0.
 pub const TAIL_LIMIT: u32 = 1 << 16;
 
 /// −2·log1p(f)/f on [−½, 0], ascending powers. Relative error 2.5e-8.
@@ -60,10 +60,16 @@ pub fn radius(word: u32) -> f32 {
     if x < 0 { radius_of(0.0, u) } else { radius_below_half(u) }
 }
 
-/// √(−2 ln u) for the 64-bit uniform u = (word·2³² + (extension | 1))·2⁻⁶⁴ of a small radius word.
-pub fn tail_radius(word: u32, extension: u32) -> f32 {
-    let wide = u64::from(word) << 32 | u64::from(extension | 1);
-    radius_below_half(wide as f32 * (TWO_POW_MINUS_32 * TWO_POW_MINUS_32))
+/// √(−2 ln u) for the uniform u of a small radius word, extended by two words: (word·2³² + (first | 1))·2⁻⁶⁴, or
+/// (first·2³² + (second | 1))·2⁻⁹⁶ if the radius word is 0.
+pub fn tail_radius(word: u32, first: u32, second: u32) -> f32 {
+    const TWO_POW_MINUS_64: f32 = TWO_POW_MINUS_32 * TWO_POW_MINUS_32;
+    let (high, low, scale) = match word {
+        0 => (first, second, TWO_POW_MINUS_64 * TWO_POW_MINUS_32),
+        _ => (word, first, TWO_POW_MINUS_64),
+    };
+    let wide = u64::from(high) << 32 | u64::from(low | 1);
+    radius_below_half(wide as f32 * scale)
 }
 
 /// The radius for u in (0, ½), which is split into 2^e·(1 + f) with 1 + f in [½, 1).

@@ -248,6 +248,36 @@ impl<B: Backend> Mechanism<B> {
         outcome
     }
 
+    /// Begins to make the noise of the next step in the background, so that the step itself only adds it: to be called when the last
+    /// gradient was handed over and before the next one is computed. The bits are the same with and without.
+    ///
+    /// Nothing is released or counted: the row belongs to the next step, whenever that is made, and is made once. A second call does
+    /// nothing, nor does one after the last step, so a loop may end with it. A checkpoint saved in between is that of the state before
+    /// the step, and whoever resumes from it makes the row again under a key of its own.
+    ///
+    /// While the device counts steps, it is for the step that is enqueued next; within a capture it becomes a branch of the graph, to be
+    /// opened where the graph begins.
+    pub fn prepare(&mut self) -> Result<()> {
+        if self.replaying.is_some() {
+            self.check_whole()?;
+            return self.backend.prepare_counted().inspect_err(|_| self.poisoned = Some(self.next_step));
+        }
+        self.check_usable()?;
+        let step = self.next_step;
+        if step >= self.plan.num_steps() {
+            return Ok(());
+        }
+        // As for a step: neither an error nor a panic leaves a usable mechanism behind.
+        self.poisoned = Some(step);
+        let lowered = Step::lower(&self.plan, step, &self.incarnations, &mut self.terms)?;
+        let outcome = self.backend.prepare(&lowered);
+        // Where there is no memory or no thread for it, nothing was begun, and the step can still be made.
+        if !matches!(outcome, Err(Error::Worker { .. })) {
+            self.poisoned = None;
+        }
+        outcome
+    }
+
     /// Records in the ledger that all steps before `next_step` are made.
     fn count(&self, next_step: u64) {
         if let Some(claim) = &*self.claim {

@@ -35,7 +35,8 @@ pub fn normal(cipher: &ChaCha, row: Row, coord: u64) -> f32 {
 fn block_normals(cipher: &ChaCha, row: Row, block: u64, words: &[u32; 16], pair: usize) -> (f32, f32) {
     let (radius_word, angle_word) = (words[2 * pair], words[2 * pair + 1]);
     let radius = if radius_word < gauss::TAIL_LIMIT {
-        gauss::tail_radius(radius_word, cipher.block(row.tail_stream(), block)[2 * pair])
+        let tail = cipher.block(row.tail_stream(), block);
+        gauss::tail_radius(radius_word, tail[2 * pair], tail[2 * pair + 1])
     } else {
         gauss::radius(radius_word)
     };

@@ -11,14 +11,16 @@ use crate::chacha::Rounds;
 use crate::error::{Error, Result};
 use crate::file::{Access, write_atomically};
 use crate::form::Form;
+use crate::grid::{self, Grid};
 use crate::row::Row;
-use crate::sampling::Sampling;
+use crate::sampler::Sampling;
 use serde::{Deserialize, Serialize};
 use std::io::Read;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// The version of the plan's file format.
-const PLAN_VERSION: u32 = 1;
+const PLAN_VERSION: u64 = 2;
 
 /// The largest plan file that is read. A plan of thousands of dense rows has 70 MB and two million values, and a value takes up to 64 bytes
 /// while it is parsed: with this limit and the next, reading any file takes less than a gigabyte.
@@ -26,7 +28,7 @@ const MOST_BYTES: u64 = 200_000_000;
 const MOST_VALUES: usize = 8_000_000;
 
 /// The version of the noise specification that this crate implements (`docs/noise-spec.md`).
-pub const NOISE_SPEC_VERSION: u32 = 1;
+pub const NOISE_SPEC_VERSION: u32 = 2;
 
 /// A calibrated mechanism: how many steps, which form, how much noise.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,9 +57,10 @@ impl std::fmt::Debug for Fingerprint {
 #[serde(deny_unknown_fields)]
 struct Body {
     noise_spec: u32,
-    num_steps: u64,
+    steps: u64,
     rounds: Rounds,
     stddev: f64,
+    grid_exponent: i32,
     form: Form,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sampling: Option<Sampling>,
@@ -72,20 +75,41 @@ pub type Certificate = serde_json::Map<String, serde_json::Value>;
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    corrnoise_plan: u32,
+    corrnoise_plan: u64,
     fingerprint: String,
     plan: Body,
+}
+
+/// The entry of a plan file that every version has.
+#[derive(Deserialize)]
+struct Head {
+    corrnoise_plan: u64,
+}
+
+/// Why a plan of another version is of no use, and what to do about it.
+fn other_version(what: &str, version: u64) -> String {
+    let remedy = match version < PLAN_VERSION {
+        true => "make it again with `corrnoise plan`",
+        false => "read it with the library that made it",
+    };
+    format!("{what} version {version}, and this library implements version {PLAN_VERSION}: {remedy}")
 }
 
 impl Plan {
     /// A plan with 12 rounds. `stddev` is that of the i.i.d. noise `Z`: row `t` of the gradient receives
     /// `stddev · output_scale(t) · z̃_t`.
     pub fn new(num_steps: u64, form: Form, stddev: f64) -> Result<Plan> {
+        check_steps(num_steps)?;
+        check_stddev(stddev)?;
         Body {
             noise_spec: NOISE_SPEC_VERSION,
-            num_steps,
+            steps: num_steps,
             rounds: Rounds::default(),
             stddev,
+            grid_exponent: form
+                .check_steps(num_steps)
+                .and_then(|()| grid_exponents(num_steps, &form, stddev))
+                .map(|(preferred, _)| preferred)?,
             form,
             sampling: None,
             certificate: None,
@@ -96,6 +120,13 @@ impl Plan {
     /// The same plan with another number of ChaCha rounds.
     pub fn with_rounds(self, rounds: Rounds) -> Result<Plan> {
         Body { rounds, ..self.body }.seal()
+    }
+
+    /// The same plan on the finest output grid that its noise allows: comparisons of engines want every digit of the noise to show, which
+    /// releases do not.
+    pub fn with_finest_grid(self) -> Result<Plan> {
+        let (_, exponents) = grid_exponents(self.body.steps, &self.body.form, self.body.stddev)?;
+        Body { grid_exponent: *exponents.start(), ..self.body }.seal()
     }
 
     /// The same plan, for batches that are chosen in this way.
@@ -142,19 +173,27 @@ impl Plan {
         if values > MOST_VALUES {
             return Err(Error::Plan(format!("{values} values: expected at most {MOST_VALUES}")));
         }
-        let file: File = serde_json::from_str(text).map_err(refuse)?;
-        if file.corrnoise_plan != PLAN_VERSION {
-            return Err(Error::Plan(format!(
-                "file version {}: this library reads version {PLAN_VERSION}",
-                file.corrnoise_plan
-            )));
+        // The version comes first: keys of another one are unknown here, and say less.
+        if let Ok(Head { corrnoise_plan: version }) = serde_json::from_str(text)
+            && version != PLAN_VERSION
+        {
+            return Err(Error::Plan(other_version("it was made by", version)));
         }
+        let file: File = serde_json::from_str(text).map_err(refuse)?;
         let plan = file.plan.seal()?;
         if plan.fingerprint.to_string() != file.fingerprint {
             return Err(Error::Plan(format!(
                 "its fingerprint is {} but its content has {}: the file was edited or damaged",
                 file.fingerprint, plan.fingerprint
             )));
+        }
+        // After the fingerprint, which tells an edited file by its cause.
+        let Body { steps, ref form, stddev, grid_exponent: stated, .. } = plan.body;
+        let (_, exponents) = grid_exponents(steps, form, stddev)?;
+        if !exponents.contains(&stated) {
+            let (finest, coarsest) = exponents.into_inner();
+            let expected = format!("{finest} to {coarsest}, which the noise's scale asks for");
+            return Err(Error::parameter("grid_exponent", stated, expected));
         }
         Ok(plan)
     }
@@ -171,7 +210,7 @@ impl Plan {
 
     /// The number of steps of the plan.
     pub fn num_steps(&self) -> u64 {
-        self.body.num_steps
+        self.body.steps
     }
 
     /// The number of ChaCha rounds.
@@ -215,33 +254,102 @@ impl Plan {
     /// # Panics
     /// If scales are given per step and there is no such step.
     pub fn scale(&self, step: u64) -> f32 {
-        (self.body.stddev * self.body.form.output_scale(step)) as f32
+        scale(&self.body.form, self.body.stddev, step)
     }
+
+    /// The exponent `k` of the output grid Γ = 2^k: every released value is a multiple of Γ.
+    pub fn grid_exponent(&self) -> i32 {
+        self.body.grid_exponent
+    }
+
+    /// About the largest standard deviation of the noise in one value, in units of the grid.
+    pub fn largest_noise(&self) -> f64 {
+        let Body { steps, form, stddev, grid_exponent, .. } = &self.body;
+        // A plan was checked when it was sealed.
+        let largest = scales(*steps, form, *stddev).map_or(f64::NAN, |(_, largest)| largest);
+        largest * 2.0_f64.powi(-grid_exponent)
+    }
+
+    /// The numbers with which the noise of a step is added on the output grid.
+    ///
+    /// # Panics
+    /// If scales are given per step and there is no such step.
+    pub fn grid(&self, step: u64) -> Grid {
+        Grid::new(self.body.grid_exponent, self.scale(step))
+    }
+}
+
+fn check_steps(steps: u64) -> Result<()> {
+    match (1..=Row::INDEX_LIMIT).contains(&steps) {
+        true => Ok(()),
+        false => Err(Error::parameter("steps", steps, "1 to 2^40 = 1099511627776")),
+    }
+}
+
+fn check_stddev(stddev: f64) -> Result<()> {
+    match stddev.is_finite() && stddev > 0.0 {
+        true => Ok(()),
+        false => Err(Error::parameter("stddev", stddev, "finite and above 0")),
+    }
+}
+
+fn scale(form: &Form, stddev: f64, step: u64) -> f32 {
+    (stddev * form.output_scale(step)) as f32
+}
+
+/// The scales of the noise: the smallest of a row, and about the largest standard deviation. Refuses a scale that overflows, vanishes or
+/// loses digits: it would void the claim.
+fn scales(num_steps: u64, form: &Form, stddev: f64) -> Result<(f64, f64)> {
+    let (mut smallest, mut largest) = (f64::INFINITY, 0.0_f64);
+    for step in 0..form.num_output_scales().min(num_steps) {
+        let scale = scale(form, stddev, step).abs();
+        if !scale.is_finite() || scale < f32::MIN_POSITIVE {
+            return Err(Error::parameter(
+                format!("stddev times output scale {step}"),
+                stddev * form.output_scale(step),
+                "within the range of normal f32 numbers",
+            ));
+        }
+        (smallest, largest) = (smallest.min(scale.into()), largest.max(scale.into()));
+    }
+    Ok((smallest * form.smallest_row(), largest * form.largest_row(num_steps)))
+}
+
+/// The exponent of the output grid that a plan is made with, and all that suit these rows of noise.
+fn grid_exponents(num_steps: u64, form: &Form, stddev: f64) -> Result<(i32, RangeInclusive<i32>)> {
+    let (smallest, largest) = scales(num_steps, form, stddev)?;
+    let exponents = grid::exponents(smallest);
+    let exponent = grid::least_exponent(largest).max(*exponents.start());
+    if !largest.is_finite() || exponent > *exponents.end() {
+        return Err(Error::parameter(
+            "noise",
+            format!("{largest:.3e} at its largest and {smallest:.3e} at its smallest"),
+            "rows that differ by less than a factor of 8192",
+        ));
+    }
+    if !grid::EXPONENTS.contains(&exponent) {
+        let expected = "noise whose 4096th part is between 2^-96 and 2^96";
+        return Err(Error::parameter("stddev", stddev, expected));
+    }
+    let coarsest = *exponents.end().min(grid::EXPONENTS.end());
+    let preferred = grid::preferred_exponent(num_steps, smallest).clamp(exponent, coarsest);
+    Ok((preferred, exponent..=coarsest))
 }
 
 impl Body {
     fn seal(self) -> Result<Plan> {
         if self.noise_spec != NOISE_SPEC_VERSION {
-            return Err(Error::Plan(format!(
-                "noise specification {}: this library implements {NOISE_SPEC_VERSION}",
-                self.noise_spec
-            )));
+            return Err(Error::Plan(other_version("its noise specification has", self.noise_spec.into())));
         }
-        if self.num_steps == 0 || self.num_steps > Row::INDEX_LIMIT {
-            return Err(Error::parameter("num_steps", self.num_steps, "1 to 2^40 = 1099511627776"));
-        }
-        if !self.stddev.is_finite() || self.stddev <= 0.0 {
-            return Err(Error::parameter("stddev", self.stddev, "finite and above 0"));
-        }
+        check_steps(self.steps)?;
+        check_stddev(self.stddev)?;
         if let Some(certificate) = &self.certificate {
             stated::check(self.stddev, certificate)?;
         }
-        self.form.check_steps(self.num_steps)?;
+        self.form.check_steps(self.steps)?;
         self.sampling.map_or(Ok(()), |sampling| sampling.check())?;
         let fingerprint = self.fingerprint();
-        let plan = Plan { body: self, fingerprint };
-        plan.check_scales()?;
-        Ok(plan)
+        Ok(Plan { body: self, fingerprint })
     }
 
     /// BLAKE3 of the plan as compact JSON in which every float is the 16 hex digits of its bits: it does not depend on how a
@@ -251,24 +359,6 @@ impl Body {
         let mut writer = serde_json::Serializer::with_formatter(&mut hasher, FloatBits);
         self.serialize(&mut writer).expect("hashing cannot fail");
         Fingerprint(hasher.finalize().into())
-    }
-}
-
-impl Plan {
-    /// Refuses a scale that overflows, vanishes or loses digits: it would void the claim.
-    fn check_scales(&self) -> Result<()> {
-        let distinct = self.body.form.num_output_scales().min(self.num_steps());
-        for step in 0..distinct {
-            let scale = self.scale(step);
-            if !scale.is_finite() || scale.abs() < f32::MIN_POSITIVE {
-                return Err(Error::parameter(
-                    format!("stddev times output scale {step}"),
-                    self.stddev() * self.body.form.output_scale(step),
-                    "within the range of normal f32 numbers",
-                ));
-            }
-        }
-        Ok(())
     }
 }
 

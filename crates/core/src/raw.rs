@@ -138,6 +138,8 @@ mod tests {
         // SAFETY: both lie in `values`.
         unsafe { raw.add_to(&mut noise, [(start.add(10), 700), (start, 10)].into_iter()) }.unwrap();
         assert_eq!(values[710..], [1.0; 10]);
-        assert!(values[..710].iter().all(|value| *value != 1.0), "order in memory is free");
+        // Now and then noise is less than half a unit of the output grid.
+        let unchanged = values[..710].iter().filter(|value| **value == 1.0).count();
+        assert!(unchanged < 10, "order in memory is free: {unchanged}");
     }
 }

@@ -40,7 +40,9 @@ pub fn trajectory(
             }
             Kernel::Ring(ring) => {
                 let mut sum = z;
-                for (coef, past) in ring.coefs(step).iter().take(age as usize).zip(outputs.iter().rev()) {
+                // The oldest output comes first.
+                let by_age = ring.coefs(step).iter().take(age as usize).zip(outputs.iter().rev());
+                for (coef, past) in by_age.collect::<Vec<_>>().into_iter().rev() {
                     sum = (-coef).mul_add(*past, sum);
                 }
                 sum

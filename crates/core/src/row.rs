@@ -21,6 +21,8 @@ pub enum Family {
     TreeNode = 1,
     /// Randomness of batch selection; no noise form reads it.
     Sampler = 2,
+    /// The words from which the dither of the output grid follows; no noise form reads it.
+    Dither = 3,
 }
 
 /// The name of one i.i.d. row of standard normals; the default is that of step 0 in a run's first incarnation.

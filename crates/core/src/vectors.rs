@@ -4,6 +4,8 @@
 //! Every file names a source before its first vector. A runner fails on a kind that it does not know and on a line without a field
 //! that it needs, so no vector is passed over in silence.
 
+use crate::backend::{Add, Step, StepKernel};
+use crate::grid::{Grid, STEPS_PER_BLOCK};
 use crate::{Error, Family, Incarnations, Result, Rounds, Row, RunKey};
 
 /// A file of vectors: its name, for messages, and its text.
@@ -121,6 +123,17 @@ impl Vector {
         };
         let row = Row::new(family, (stream >> 40) as u16, stream & (Row::INDEX_LIMIT - 1))?;
         if row.stream() == stream { Ok(row) } else { Err(self.bad("stream")) }
+    }
+
+    /// The step of independent noise that the field `step` names, with the grid that the line describes.
+    pub fn step(&self) -> Result<Step<'static>> {
+        let number = self.decimal("step")?;
+        let exponent = self.text("grid_exponent")?.parse().map_err(|_| self.bad("grid_exponent"))?;
+        let grid = Grid::new(exponent, f32::from_bits(self.hex("scale")? as u32));
+        let row = Row::new(Family::Step, 0, number)?;
+        let dither = Row::new(Family::Dither, 0, number / STEPS_PER_BLOCK)?;
+        let kernel = StepKernel::Blt { row, scale: &[], decay: &[], fresh: true };
+        Ok(Step { number, add: Add::OnGrid(grid), dither, kernel })
     }
 
     /// The field `incarnations`: the first step of each incarnation of a run, and the keys of all, by number.

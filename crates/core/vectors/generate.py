@@ -137,8 +137,10 @@ def f32_int(value):
     return exact(f32(Fraction(value)))
 
 
-def tail_radius(word, extension):
-    return radius_below_half(f32(f32_int(word << 32 | extension | 1) * Fraction(1, 1 << 64)))
+def tail_radius(word, first, second):
+    if word > 0:
+        return radius_below_half(f32(f32_int(word << 32 | first | 1) * Fraction(1, 1 << 64)))
+    return radius_below_half(f32(f32_int(first << 32 | second | 1) * Fraction(1, 1 << 96)))
 
 
 def radius_below_half(u):
@@ -176,7 +178,7 @@ def normal(key, rounds, stream, coord):
     first = word - word % 2
     r = words[first]
     if r < 1 << 16:
-        size = tail_radius(r, chacha(key, rounds, stream | 1 << 63, block)[first])
+        size = tail_radius(r, *chacha(key, rounds, stream | 1 << 63, block)[first : first + 2])
     else:
         size = radius(r)
     return pair(size, words[first + 1])[word % 2]
@@ -219,7 +221,7 @@ def trajectory(incarnations, rounds, form, coord, steps):
         elif kernel["kind"] == "ring":
             coefs = kernel["toeplitz"] if "toeplitz" in kernel else kernel["varying"][step]
             out = z(step)
-            for a, coef in enumerate(coefs[:age], start=1):
+            for a, coef in reversed(list(enumerate(coefs[:age], start=1))):
                 out = fma(neg(f32_of_f64(coef)), outputs[step - a], out)
         else:
             if "listed" in kernel:
@@ -252,8 +254,10 @@ def gauss_lines():
     words += [0x80000001, 0x9C5F1234, 0xA0000000, 0xB504F333, 0xC0000000, 0xE1234567, 0xFFFF0000, 0xFFFFFFFE, 0xFFFFFFFF]
     for word in words:
         yield f"radius word={word:08x} bits={radius(word):08x}"
-    for word, extension in [(0, 0), (0, 1), (0, 0xFFFFFFFF), (1, 0), (0x1234, 0x89ABCDEF), (0xFFFF, 0xFFFFFFFF)]:
-        yield f"tail word={word:08x} extension={extension:08x} bits={tail_radius(word, extension):08x}"
+    tails = [(1, 0, 9), (1, 1, 9), (0x1234, 0x89ABCDEF, 9), (0xFFFF, 0xFFFFFFFF, 9), (1, 0xFFFFFFFF, 0)]
+    tails += [(0, 0, 0), (0, 0, 1), (0, 0, 0xFFFFFFFF), (0, 1, 0), (0, 0x1234567, 0x89ABCDEF), (0, 0xFFFFFFFF, 0xFFFFFFFF)]
+    for words in tails:
+        yield f"tail words={hexes(words)} bits={tail_radius(*words):08x}"
     angles = [0, 1, 0x0FFFFFFF, 0x10000000, 0x1FFFFFFF, 0x20000000, 0x2AAAAAAA, 0x3FFFFFFF, 0x40000000, 0x7654321F]
     angles += [0x80000000, 0x9ABCDEF0, 0xBFFFFFFF, 0xC0000000, 0xDEADBEEF, 0xFFFFFFFF]
     for word in angles:
@@ -312,12 +316,12 @@ def form_lines():
     yield form_line({"kernel": blt}, 513, rounds=20, resumed_at=(3, 7))
     yield "# source: generate.py; rings"
     coefs = [0.5, 0.375, 0.3125, 0.2734375]
-    yield form_line({"kernel": {"kind": "ring", "toeplitz": coefs, "history": "f32"}}, 600)
-    yield form_line({"kernel": {"kind": "ring", "toeplitz": coefs, "history": "f32"}, "restart_every": 5}, 601)
+    yield form_line({"kernel": {"kind": "ring", "toeplitz": coefs}}, 600)
+    yield form_line({"kernel": {"kind": "ring", "toeplitz": coefs}, "restart_every": 5}, 601)
     varying = [[round(0.7 / (t + a + 1), 6) for a in range(min(t, 3))] for t in range(9)]
-    yield form_line({"kernel": {"kind": "ring", "varying": varying, "history": "f32"}}, 602)
+    yield form_line({"kernel": {"kind": "ring", "varying": varying}}, 602)
     wide = [round(0.8 / (a + 2), 6) for a in range(11)]
-    yield form_line({"kernel": {"kind": "ring", "toeplitz": wide, "history": "f32"}}, 5800, steps=40)
+    yield form_line({"kernel": {"kind": "ring", "toeplitz": wide}}, 5800, steps=40)
     yield "# source: generate.py; regenerated rows"
     weights = [1.0, -0.5, -0.125, -0.0625, -0.0390625]
     yield form_line({"kernel": {"kind": "regenerate", "toeplitz": weights}}, 1023)
@@ -333,32 +337,84 @@ def form_lines():
     yield form_line({"kernel": {"kind": "regenerate", "listed": listed}}, 2048, resumed_at=(5,))
 
 
+# ---- the output grid -----------------------------------------------------------------------------------------------
+def mix(x):
+    x = (x ^ x >> 16) * 0x7FEB352D & MASK
+    x = (x ^ x >> 15) * 0x846CA68B & MASK
+    return x ^ x >> 16
+
+
+def dither_word(key, rounds, step, coord):
+    """Of a step in the first incarnation."""
+    words = chacha(key, rounds, row(3, 0, step // 4), 0)[4 * (step % 4) :]
+    tile, r = divmod(coord, 512)
+    x = mix(((mix(tile & MASK ^ words[0]) ^ tile >> 32) + words[1]) & MASK)
+    first, stride = (x + words[3]) & MASK, mix((x + words[2]) & MASK) | 1
+    return (first + stride * r) & MASK
+
+
+def grid_exponent(steps, smallest, largest):
+    """Of a new plan; no scale here is near the end of the range of exponents."""
+    finer = next((b for b in range(6, 12) if 4**b >= 17 * steps), 12)
+    return min(max(floor_log2(smallest) - finer, floor_log2(largest) - 15), floor_log2(smallest) - 2)
+
+
+def release(g, z, scale, exponent, word):
+    """The f32 that stands for g after the noise z (bits) was added: an exact rational from an exact rational."""
+    unit = Fraction(2) ** exponent
+    s = f32(exact(scale) / unit)
+    h = f32(exact(s) / 2**55)
+    big = 12582912
+    integer = exact(add(fma(s, z, f32(Fraction(big))), f32(Fraction(-big - 3))))
+    a = fma(s, z, f32(-integer))
+    p = exact(z & 0x7F800000)
+    fraction = exact(fma(f32(p * f32_int(signed(word))), h, a))
+    assert 2 <= fraction < 4 and fraction * 2**22 % 1 == 0 and integer % 1 == 0
+    noise = integer + fraction  # in units of the grid
+    return exact(f32(exact(f32((g / unit + noise + Fraction(1, 2)) // 1)) * unit))
+
+
+FORMATS = {"f32": (24, -126, 127, 32), "bf16": (8, -126, 127, 16), "f16": (11, -14, 15, 16)}
+
+
+def value(bits, precision, min_exp, width):
+    field, mantissa = bits >> (precision - 1) & ((1 << (width - precision)) - 1), bits & ((1 << (precision - 1)) - 1)
+    size = mantissa if field == 0 else mantissa | 1 << (precision - 1)
+    sign = -1 if bits >> (width - 1) else 1
+    return sign * size * Fraction(2) ** (max(field, 1) - 1 + min_exp - precision + 1)
+
+
+def add_line(name, step, scale, coord, before, plan_steps=1 << 20):
+    precision, min_exp, max_exp, width = FORMATS[name]
+    scale, sign, after = f32_of_f64(scale), 1 << (width - 1), []
+    exponent = grid_exponent(plan_steps, exact(scale), exact(scale))
+    for at, bits in enumerate(before, start=coord):
+        z = normal(KEY, 12, row(0, 0, step), at)
+        word = dither_word(KEY, 12, step, at)
+        y = release(value(bits, precision, min_exp, width), z, scale, exponent, word)
+        after.append(to_bits(abs(y), precision, min_exp, max_exp) | (sign if y < 0 else 0))
+    texts = [",".join(f"{bits:0{width // 4}x}" for bits in values) for values in (before, after)]
+    names = f"key={KEY.hex()} plan_steps={plan_steps} step={step} coord={coord} scale={scale:08x} grid_exponent={exponent}"
+    return f"add type={name} rounds=12 {names} before={texts[0]} after={texts[1]}"
+
+
 def gradient_lines():
-    """g <- fma(scale, z, g) on the first 16 coordinates of a row: around zero, one, subnormals, the end of the range."""
-    formats = {"f32": (24, -126, 127, 32), "bf16": (8, -126, 127, 16), "f16": (11, -14, 15, 16)}
-
-    def value(bits, precision, min_exp, width):
-        field, mantissa = bits >> (precision - 1) & ((1 << (width - precision)) - 1), bits & ((1 << (precision - 1)) - 1)
-        size = mantissa if field == 0 else mantissa | 1 << (precision - 1)
-        sign = -1 if bits >> (width - 1) else 1
-        return sign * size * Fraction(2) ** (max(field, 1) - 1 + min_exp - precision + 1)
-
-    stream = row(0, 0, 3)
-    for name, (precision, min_exp, max_exp, width) in formats.items():
+    """Noise added to the first 16 coordinates of a row: around zero, one, subnormals, the end of the range, far beyond the noise."""
+    for name, (precision, min_exp, _, width) in FORMATS.items():
         yield f"# source: generate.py; {name} gradients"
         hidden, sign = 1 << (precision - 1), 1 << (width - 1)
         one = (1 - min_exp) * hidden
         before = [0, one, one + 1, one | sign, one + 3, one + 5 | sign, one - hidden, one + 7 * hidden + 11]
         before += [1, 3 | sign, hidden - 1, hidden, hidden | sign, 2 * hidden + 1, one - 9 * hidden, one - 5 * hidden + 3]
-        for scale in (0.75, 2.0**-9, 1e-4, 3e-8):
-            after = []
-            for coord, bits in enumerate(before):
-                z = exact(normal(KEY, 12, stream, coord))
-                single = exact(f32(exact(f32_of_f64(scale)) * z + value(bits, precision, min_exp, width)))
-                after.append(to_bits(abs(single), precision, min_exp, max_exp) | (sign if single < 0 else 0))
-            texts = [",".join(f"{bits:0{width // 4}x}" for bits in values) for values in (before, after)]
-            names = f"key={KEY.hex()} stream={stream:016x} scale={f32_of_f64(scale):08x}"
-            yield f"add type={name} rounds=12 {names} before={texts[0]} after={texts[1]}"
+        for scale in (0.75, 2.0**-9, 1e-4, 3e-8, 4097.0):
+            yield add_line(name, 3, scale, 0, before)
+    yield "# source: generate.py; dither words of several tiles and steps"
+    single = [f32(Fraction(n, 8192)) for n in (0, 1, 3, -5, 4096, 8192, 12345, -700000)]
+    for step, coord in [(0, 508), (4, 508), (7, (1 << 41) + 508), (6, 3 * 512 + 126)]:
+        yield add_line("f32", step, 1.0, coord, single)
+    yield "# source: generate.py; the grids of plans of fewer steps"
+    for plan_steps in (8, 240, 241, 963, 964, 3855, 3856, 15420, 15421, 61680, 61681, 246723, 246724):
+        yield add_line("f32", 7, 0.7, 508, single, plan_steps)
 
 
 def main():

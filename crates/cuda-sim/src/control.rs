@@ -57,12 +57,22 @@ fn calls_with(name: &str, device: c_int) -> u64 {
 /// In PTX loaded on `device` from now on, replaces the `nth` occurrence of `from`, counted from 0, by `to`. A load fails if
 /// it does not occur that often. Several mutations are applied one after the other.
 pub fn mutate(device: usize, from: &str, to: &str, nth: usize) {
+    mutate_with(device, from, to, nth, false);
+}
+
+/// In PTX loaded on `device` from now on, replaces the first occurrence of `from` by `to`, if there is one: a text that only one module
+/// has makes that module wrong and leaves the others as they are.
+pub fn mutate_where_found(device: usize, from: &str, to: &str) {
+    mutate_with(device, from, to, 0, true);
+}
+
+fn mutate_with(device: usize, from: &str, to: &str, nth: usize, optional: bool) {
     let (from, to) = (text(from), text(to));
-    type Function = unsafe extern "C" fn(c_int, *const c_char, *const c_char, usize) -> bool;
+    type Function = unsafe extern "C" fn(c_int, *const c_char, *const c_char, usize, bool) -> bool;
     // SAFETY: the stand-in's symbol of that name has this signature.
     let function = unsafe { symbol::<Function>(b"corrnoise_sim_mutate\0") };
     // SAFETY: the texts are NUL-terminated and live until the call returns.
-    check(unsafe { function(index(device), from.as_ptr(), to.as_ptr(), nth) }, device);
+    check(unsafe { function(index(device), from.as_ptr(), to.as_ptr(), nth, optional) }, device);
 }
 
 /// Forgets the mutations of `device`.
@@ -70,6 +80,13 @@ pub fn mutate_clear(device: usize) {
     // SAFETY: the stand-in's symbol of that name has this signature.
     let function = unsafe { symbol::<extern "C" fn(c_int) -> bool>(b"corrnoise_sim_mutate_clear\0") };
     check(function(index(device)), device);
+}
+
+/// Sets the compute capability of `device`, written as 80 for 8.0: what is loaded from now on is chosen and checked by it.
+pub fn set_capability(device: usize, capability: u32) {
+    // SAFETY: the stand-in's symbol of that name has this signature.
+    let function = unsafe { symbol::<extern "C" fn(c_int, u32) -> bool>(b"corrnoise_sim_capability\0") };
+    check(function(index(device), capability), device);
 }
 
 /// A warp of `device` that executes more than `instructions` from now on fails its launch: a mutant may run for ever.
@@ -91,6 +108,42 @@ pub fn unwritten(device: usize, [even, odd]: [u32; 2]) {
     // SAFETY: the stand-in's symbol of that name has this signature.
     let function = unsafe { symbol::<Function>(b"corrnoise_sim_unwritten\0") };
     check(function(index(device), even, odd), device);
+}
+
+/// Which of the results that their documented errors allow approximate instructions such as `rsqrt.approx.ftz.f32` return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Approximate {
+    /// One that the argument and this seed choose; with seed 0 what the stand-in does unless it is told otherwise.
+    Random(u64),
+    /// The one nearest to the exact result.
+    Exact,
+    /// The highest allowed one.
+    Highest,
+    /// The lowest allowed one.
+    Lowest,
+}
+
+/// Sets what approximate instructions of launches on `device` return from now on.
+pub fn approximate(device: usize, how: Approximate) {
+    let (mode, seed) = match how {
+        Approximate::Random(seed) => (0, seed),
+        Approximate::Exact => (1, 0),
+        Approximate::Highest => (2, 0),
+        Approximate::Lowest => (3, 0),
+    };
+    type Function = extern "C" fn(c_int, c_int, u64) -> bool;
+    // SAFETY: the stand-in's symbol of that name has this signature.
+    let function = unsafe { symbol::<Function>(b"corrnoise_sim_approximate\0") };
+    check(function(index(device), mode, seed), device);
+}
+
+/// Says whether streams of `device` that were created with a priority delay their commands until something waits for them:
+/// the host, another stream for an event, or the end of the stream. Both orders are valid; a missing wait shows in one of them.
+pub fn delay(device: usize, delays: bool) {
+    type Function = extern "C" fn(c_int, bool) -> bool;
+    // SAFETY: the stand-in's symbol of that name has this signature.
+    let function = unsafe { symbol::<Function>(b"corrnoise_sim_delay\0") };
+    check(function(index(device), delays), device);
 }
 
 /// What threads did with one line of PTX while it was watched.

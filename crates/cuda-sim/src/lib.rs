@@ -12,16 +12,23 @@
 //! # Guarantees
 //!
 //! - Every access of a kernel is inside one live allocation, aligned to its size, and reads only bytes that were written.
-//! - Two threads of one launch never touch the same bytes unless both only read, or both use atomics.
+//! - Two threads of one launch never touch the same bytes unless both only read, or both use atomics, or a barrier of their block
+//!   or warp comes between; in shared memory too, whose words are read only after a thread of the block has written them.
+//! - All threads of a block come to each of its barriers, all living lanes that it names to a `bar.warp.sync`.
+//! - Two commands of different streams, or of branches of a graph, never use the same 512 bytes unless both only read, or stream
+//!   order, events or waits of the host say which comes first.
+//! - Pinned host memory neither changes nor is freed before the host has waited for the copies from it.
+//! - An approximate instruction returns any result that its documented error allows ([`control::approximate`]).
 //! - Float arithmetic is IEEE with subnormals, to the nearest, ties to even, or (`.rz`) towards zero; a NaN result is `0x7fffffff`.
 //!
-//! A launch that breaks one of the first two fails with a text that names the kernel, block, thread and line, and its context
+//! A launch that breaks one of the first three fails with a text that names the kernel, block, thread and line, and its context
 //! stays faulted until it is destroyed, as on hardware.
 //!
 //! # What it is not
 //!
-//! It has no shared or local memory, barriers, shuffles, textures, double precision arithmetic or device functions. Streams
-//! run each command when it is submitted: a valid order, but not the only one, so a missing wait between streams goes unnoticed.
+//! It has no dynamic shared memory, local memory, shuffles, textures, double precision arithmetic or device functions. Streams
+//! run each command when it is submitted, which is one valid order; [`control::delay`] makes streams with a priority wait until
+//! something waits for them, which is another. Functions without a stream, such as `cuMemcpyDtoH`, count as waits for everything.
 
 pub mod control;
 pub mod driver;

@@ -30,6 +30,7 @@ pub enum Status {
     StreamCaptureUnsupported = 900,
     StreamCaptureInvalidated = 901,
     StreamCaptureUnmatched = 903,
+    StreamCaptureUnjoined = 904,
     StreamCaptureIsolation = 905,
     CapturedEvent = 907,
     Unknown = 999,
@@ -37,7 +38,7 @@ pub enum Status {
 
 impl Status {
     /// Every status code that this library returns.
-    pub(crate) const ALL: [Status; 26] = [
+    pub(crate) const ALL: [Status; 27] = [
         Status::Success,
         Status::InvalidValue,
         Status::OutOfMemory,
@@ -61,6 +62,7 @@ impl Status {
         Status::StreamCaptureUnsupported,
         Status::StreamCaptureInvalidated,
         Status::StreamCaptureUnmatched,
+        Status::StreamCaptureUnjoined,
         Status::StreamCaptureIsolation,
         Status::CapturedEvent,
         Status::Unknown,
@@ -97,6 +99,9 @@ impl Status {
             }
             Status::StreamCaptureUnmatched => {
                 (c"CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", c"the stream did not begin this capture")
+            }
+            Status::StreamCaptureUnjoined => {
+                (c"CUDA_ERROR_STREAM_CAPTURE_UNJOINED", c"a stream of the capture was not joined")
             }
             Status::StreamCaptureIsolation => {
                 (c"CUDA_ERROR_STREAM_CAPTURE_ISOLATION", c"a dependency would leave the capture")

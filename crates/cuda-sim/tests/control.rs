@@ -188,3 +188,24 @@ fn cudarc_captures_and_replays() {
     }
     assert_eq!(stream.clone_dtoh(&data).unwrap(), [8.0, 24.0]);
 }
+
+/// The control reaches the kernel: the edges lie apart, and the exact result and the random ones between them.
+#[test]
+fn approximate_results_are_chosen() {
+    let (stream, _) = load(6);
+    let text = DOUBLE.replace("add.rn.f32 %f2, %f1, %f1;", "rsqrt.approx.ftz.f32 %f2, %f1;");
+    let kernel = stream.context().load_module(Ptx::from_src(text)).unwrap().load_function("double").unwrap();
+    let values: Vec<f32> = (1..200).map(|i| i as f32 * 0.37).collect();
+    let run = |how| {
+        control::approximate(6, how);
+        double(&stream, &kernel, &values)
+    };
+    use control::Approximate::{Exact, Highest, Lowest, Random};
+    let [low, exact, high, some, other] = [Lowest, Exact, Highest, Random(1), Random(2)].map(run);
+    for i in 0..values.len() {
+        assert_eq!(exact[i], f64::from(values[i]).sqrt().recip() as f32);
+        assert!(low[i] < high[i] && low[i] <= some[i] && some[i] <= high[i], "{}", values[i]);
+    }
+    assert!(some != exact && some != other && run(Random(1)) == some);
+    control::approximate(6, Random(0));
+}

@@ -3,7 +3,8 @@
 mod common;
 
 use common::eval::To::{D, F, H, P, R};
-use common::eval::{AWKWARD, mismatch, operands, same};
+use common::eval::{AWKWARD, eval, mismatch, operands, same};
+use common::{Arg, Gpu, module};
 
 /// Zeros, subnormals, the smallest normal, ones and neighbours, halves, large, infinite, NaNs of either sign.
 const FLOATS: [u32; 22] = [
@@ -205,8 +206,24 @@ fn floats_become_integers() {
     same("cvt.rzi.u64.f32 %d0, %f1;", D, &inputs, |a, _, _| f(a) as u64);
     same("cvt.rzi.s64.f32 %d0, %f1;", D, &inputs, |a, _, _| f(a) as i64 as u64);
     same("cvt.rzi.u16.f32 %h0, %f1;", H, &inputs, |a, _, _| u64::from(f(a) as u16));
+}
+
+/// The values around which rounding to an integer turns: halves of all sizes and their neighbours, the last fractions below 2²³ and the
+/// integers from there on, both zeros, subnormals, infinities and NaN.
+#[test]
+fn floats_become_integral_floats() {
+    let halves = [0.5_f32, 1.5, 2.5, 1023.5, 4_194_303.5, 4_194_304.5, 8_388_606.5, 8_388_607.5];
+    let whole = [8_388_608.0_f32, 8_388_609.0, 16_777_216.0, 16_777_218.0, 33_554_432.0, 1e30, f32::MAX];
+    let around = halves.into_iter().chain(whole).flat_map(|x| [x, x.next_down(), x.next_up()]);
+    let signed = around.flat_map(|x| [x, -x]).map(|x| u64::from(x.to_bits()));
+    let inputs: Vec<_> = signed.chain(FLOATS.map(u64::from)).map(|a| [a, 0, 0]).chain(floats()).collect();
     same("cvt.rni.f32.f32 %f0, %f1;", F, &inputs, |a, _, _| bits(f(a).round_ties_even()));
+    same("cvt.rzi.f32.f32 %f0, %f1;", F, &inputs, |a, _, _| bits(f(a).trunc()));
     same("cvt.rmi.f32.f32 %f0, %f1;", F, &inputs, |a, _, _| bits(f(a).floor()));
+    same("cvt.rpi.f32.f32 %f0, %f1;", F, &inputs, |a, _, _| bits(f(a).ceil()));
+    // Known answers: ties go to the even integer, a small negative number becomes the negative zero.
+    same("mov.f32 %f4, 0f40200000;\ncvt.rni.f32.f32 %f0, %f4;", F, &inputs, |_, _, _| bits(2.0));
+    same("mov.f32 %f4, 0fBF000000;\ncvt.rni.f32.f32 %f0, %f4;", F, &inputs, |_, _, _| 0x8000_0000);
 }
 
 #[test]
@@ -236,4 +253,70 @@ fn halves_convert_like_the_half_crate() {
     same("cvt.f32.f16 %f0, %h1;", F, &halves, |a, _, _| bits(half::f16::from_bits(a as u16).to_f32()));
     let back = "cvt.f32.f16 %f4, %h1;\ncvt.rn.f16.f32 %h0, %f4;";
     same(back, H, &halves, |a, _, _| if half::f16::from_bits(a as u16).is_nan() { 0x7fff } else { a });
+}
+
+/// Arguments are compared with the exact value: no result may be further off than the documented 2^-22.9.
+#[test]
+fn the_reciprocal_root_is_within_its_error() {
+    let inputs = operands(&[
+        0,
+        1,
+        0x007f_ffff,
+        0x0080_0000,
+        0x3f80_0000,
+        0x7f7f_ffff,
+        0x7f80_0000,
+        0x7fc0_0000,
+        0x8000_0000,
+        0x8000_0001,
+        0xbf80_0000,
+        0xff80_0000,
+    ]);
+    let results = eval("rsqrt.approx.ftz.f32 %f0, %f1;", F, &inputs);
+    for (input, result) in inputs.iter().zip(results) {
+        let (x, y) = (f32::from_bits(input[0] as u32), f32::from_bits(result as u32));
+        if x.is_nan() || (x < 0.0 && !x.is_subnormal()) {
+            assert_eq!(result, 0x7fff_ffff, "{x:e}");
+        } else if x == 0.0 || x.is_subnormal() {
+            assert_eq!(y, f32::INFINITY.copysign(x), "{x:e}");
+        } else {
+            let exact = f64::from(x).sqrt().recip();
+            assert!((f64::from(y) - exact).abs() <= 2f64.powf(-22.9) * exact, "{x:e} gives {y:e}");
+        }
+    }
+}
+
+/// The first operand is the upper half; halves are rounded to the nearest, ties to even, and a NaN is `0x7fff`.
+#[test]
+fn pairs_of_bfloats_are_packed() {
+    let gpu = Gpu::new();
+    let body = "ld.param.u64 %d1, [out];\nld.param.f32 %f1, [a];\nld.param.f32 %f2, [b];\ncvt.rn.bf16x2.f32 %r1, %f1, %f2;\nst.global.u32 [%d1], %r1;";
+    let text = module(".param .u64 out, .param .f32 a, .param .f32 b", body);
+    assert!(gpu.load(&text).unwrap_err().text.contains("needs .target sm_80, not sm_70"));
+    let (kernel, out) = (gpu.kernel(&text.replace("sm_70", "sm_80"), "k"), gpu.alloc(4));
+    let values = [
+        0u32,
+        0x8000_0000,
+        1,
+        0x3f80_0000,
+        0x3f80_8000,
+        0x3f81_8000,
+        0x3f80_8001,
+        0x7f7f_ffff,
+        0xff7f_7fff,
+        0xff80_0000,
+        0x7f80_0001,
+        0xffff_ffff,
+        0x0000_8001,
+        0x007f_ffff,
+    ];
+    for (i, a) in values.into_iter().enumerate() {
+        let b = values[(i * 5 + 3) % values.len()];
+        gpu.launch(kernel, 1, 1, &[Arg::U64(out), Arg::U32(a), Arg::U32(b)]).unwrap();
+        let [high, low] = [a, b].map(|bits| match f32::from_bits(bits) {
+            value if value.is_nan() => 0x7fff,
+            value => u32::from(half::bf16::from_f32(value).to_bits()),
+        });
+        assert_eq!(gpu.read::<u32>(out, 1).unwrap(), [high << 16 | low], "{a:#x} {b:#x}");
+    }
 }

@@ -11,12 +11,15 @@ use std::ptr::null_mut;
 const DIM: u64 = 700;
 
 /// Every call of the driver that the engine could make, and those that restore a context around it.
-const CALLS: [&str; 9] = [
+const CALLS: [&str; 12] = [
     "cuCtxGetCurrent",
     "cuCtxSetCurrent",
     "cuDeviceGetName",
     "cuStreamIsCapturing",
     "cuStreamSynchronize",
+    "cuStreamWaitEvent",
+    "cuStreamDestroy_v2",
+    "cuEventRecord",
     "cuLaunchKernel",
     "cuMemcpyDtoHAsync_v2",
     "cuMemsetD8Async",
@@ -38,7 +41,8 @@ fn a_child_is_refused_without_a_call_of_the_driver() {
         assert_eq!(corrnoise_plan_from_json(json.as_ptr(), &mut plan), Status::Ok);
         assert_eq!(corrnoise_key_from_os(&mut key), Status::Ok);
         assert_eq!(corrnoise_shard_flat(DIM, &mut shard), Status::Ok);
-        let status = corrnoise_cuda_mechanism_new(plan, key, shard, 0, null_mut(), &mut noise);
+        let options = CudaOptions { prepare: 1, ..CudaOptions::default() };
+        let status = corrnoise_cuda_mechanism_new(plan, key, shard, 0, null_mut(), &options, &mut noise);
         assert_eq!(status, Status::Ok);
         assert_eq!(corrnoise_cuda_add_to(noise, 0, &address, &DIM, 1), Status::Ok);
         let before = CALLS.map(control::calls);
@@ -49,6 +53,7 @@ fn a_child_is_refused_without_a_call_of_the_driver() {
             let refused = [
                 corrnoise_cuda_add_to(noise, 0, &address, &DIM, 1),
                 corrnoise_cuda_first_overflow(noise, &mut number),
+                corrnoise_mechanism_prepare(noise),
                 corrnoise_mechanism_unchecked_batch(noise),
                 corrnoise_mechanism_save(noise, file.as_ptr()),
             ];
@@ -58,7 +63,7 @@ fn a_child_is_refused_without_a_call_of_the_driver() {
                 corrnoise_mechanism_describe(noise, text.as_mut_ptr(), text.len()),
             ];
             corrnoise_mechanism_free(noise);
-            let held = refused == [Status::Forked; 4] && told == [Status::Ok; 3];
+            let held = refused == [Status::Forked; 5] && told == [Status::Ok; 3];
             libc::_exit(i32::from(!(held && CALLS.map(control::calls) == before)));
         }
         let mut status = 0;

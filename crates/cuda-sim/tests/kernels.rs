@@ -2,7 +2,7 @@
 
 use corrnoise::{Form, Mechanism, Plan, Shard};
 use corrnoise_cuda::{DeviceGradient, OnCuda, stream};
-use corrnoise_cuda_suite::compare::{Both, Onto, key, same_steps};
+use corrnoise_cuda_suite::compare::{Both, Onto, key, same_bits};
 use corrnoise_testkit::cases::{every_form, inverse_square_root_coefs, square_root_coefs};
 use cuda::control;
 use half::{bf16, f16};
@@ -12,14 +12,17 @@ const BLT4: &str = include_str!("../../cuda/ptx/blt4.ptx");
 
 /// Runs a BLT with four buffers on `device` with mutated PTX: true if a bit differs from the CPU's, or a fault is reported.
 fn is_noticed(device: usize) -> bool {
+    // From 8.0 on there would be a second module, in which the mutated text does not occur.
+    control::set_capability(device, 75);
     let stream = stream(device).expect("a device");
     let (_, form) = every_form(8).swap_remove(4);
-    let plan = Plan::new(8, form, 0.75).unwrap();
+    // A scale of two bits would leave nothing to round in most products.
+    let plan = Plan::new(8, form, 0.7313).unwrap().with_finest_grid().unwrap();
     // One gradient is aligned to four values, the other is not; each ends in the middle of a tile.
     [4..126_007, 5..126_008].into_iter().any(|range| {
         let shard = Shard::whole(200_000).unwrap().within(range).unwrap();
-        [Onto::Values, Onto::Zero].into_iter().any(|onto| {
-            let run = || same_steps::<f32>(&stream, &plan, &shard, onto, "mutated");
+        [true, false].into_iter().any(|plain_first| {
+            let run = || same_bits::<f32>(&stream, &plan, &shard, plain_first, "mutated");
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err()
         })
     })
@@ -73,14 +76,45 @@ fn operations_that_are_not_fused_are_noticed() {
     const DEVICE: usize = 0;
     // The first Horner steps of sine and cosine change the last bit of a normal once in millions: the 10⁷ values of
     // `tests/twin.rs` reach them.
-    let first_steps: Vec<&str> = lines("mov.f32")
+    // The noise in units plus 1.5·2²³ is an integer beside it: which one, where two are equally near, does not matter, since what is left
+    // is kept exactly.
+    let constants = ["0fBB96DEC9;", "0f3A6B4255;", "0f4B400000;"];
+    let result = |line: &'static str| line.split(['\t', ',']).nth(2).expect("a register");
+    let holds = |constant: &str| {
+        lines("mov.f32").into_iter().filter(|line| line.ends_with(constant)).map(result).collect::<Vec<_>>()
+    };
+    let uses = |line: &str, register: &&str| {
+        [',', ';'].into_iter().any(|end| line.contains(&format!("{register}{end}")))
+    };
+    let mut not_shown: Vec<&str> = constants.into_iter().flat_map(holds).collect();
+    // The dither is the step's scale times 2⁻⁵⁵ times a word. Rounded before it is added, it moves the noise by 2⁻²² units of the grid once
+    // in thousands of values, which shows in a release once in some 10¹⁰; `crates/core/src/grid/tests.rs` compares the noise itself.
+    let two_pow_minus_55 = holds("0f24000000;");
+    let scaled = lines("mul.rn.f32")
         .into_iter()
-        .filter(|line| line.ends_with("0fBB96DEC9;") || line.ends_with("0f3A6B4255;"))
-        .map(|line| line.split(['\t', ',']).nth(2).expect("a register"))
+        .filter(|line| two_pow_minus_55.iter().any(|register| uses(line, register)));
+    not_shown.extend(scaled.map(result));
+    // A square root begins with any approximation, and its refinements may be off as far: 1/2 − h·s, and what is scaled by it.
+    let halves = holds("0f3F000000;");
+    let residuals = lines("fma.rn.f32").into_iter().filter(|fma| halves.iter().any(|half| uses(fma, half)));
+    let residuals: Vec<&str> = residuals.map(result).collect();
+    assert_eq!(residuals.len(), 8, "one per pair of words");
+    // The last correction is so small that its own rounding does not matter; it is the fma of two refined numbers.
+    let refined: Vec<&str> = lines("fma.rn.f32")
+        .into_iter()
+        .filter(|fma| residuals.iter().any(|e| uses(fma, e)))
+        .map(result)
+        .filter(|register| !residuals.contains(register))
         .collect();
-    let uses = |fma: &str, register: &&str| fma.contains(&format!("{register},"));
+    let is_last = |fma: &&str| refined.iter().filter(|register| uses(fma, register)).count() == 2;
+    let last: Vec<&str> = lines("fma.rn.f32").into_iter().filter(is_last).collect();
+    assert_eq!(last.len(), 8, "one per pair of words");
+    not_shown.extend(halves.into_iter().chain(residuals));
     let (mut total, mut missed) = (0, Vec::new());
-    for fma in lines("fma.rn.f32").into_iter().filter(|fma| !first_steps.iter().any(|step| uses(fma, step))) {
+    for fma in lines("fma.rn.f32")
+        .into_iter()
+        .filter(|fma| !last.contains(fma) && !not_shown.iter().any(|constant| uses(fma, constant)))
+    {
         let operands = fma.split_once("fma.rn.f32").unwrap().1.trim().trim_end_matches(';');
         let names: Vec<&str> = operands.split(", ").collect();
         let [d, a, b, c] = names[..] else { panic!("{fma}") };
@@ -101,10 +135,14 @@ fn operations_that_are_not_fused_are_noticed() {
     );
 }
 
-/// Mutates all 16 comparisons with the length at once: a mistake in one shows only where the gradient ends there.
+/// Mutates all comparisons with the length at once: a mistake in one shows only where the gradient ends there.
 fn mutate_bounds(device: usize, change: impl Fn(&str) -> String) {
     let bounds = lines("setp.ge.s64");
-    assert_eq!(bounds.len(), 16, "one bound per coordinate of a thread");
+    assert_eq!(
+        bounds.len(),
+        33,
+        "one for all of a thread, and two per coordinate, for its load and its store"
+    );
     for line in bounds {
         control::mutate(device, line, &change(line), 0);
     }
@@ -129,7 +167,7 @@ fn a_missing_bound_is_noticed() {
 fn bytes_per_parameter<E: Both>(device: usize, form: Form) -> (f64, u64) {
     const LEN: u64 = 512 * 64;
     let stream = stream(device).unwrap();
-    let plan = Plan::new(64, form, 0.75).unwrap();
+    let plan = Plan::new(64, form, 0.75).unwrap().with_finest_grid().unwrap();
     let mut noise = Mechanism::cuda(&plan, key(), Shard::whole(LEN).unwrap(), &stream).unwrap();
     let mut gradient = stream.clone_htod(&Onto::Values.gradient::<E>(LEN)).unwrap();
     // Measured once every slot of the state is in use and the list of segments is on the device.
@@ -161,13 +199,13 @@ fn kernels_move_the_least_bytes() {
     }
 }
 
-/// Terms are 16 bytes, one per thread and row; apart from them, a regenerated sum touches only the gradient.
+/// Terms are 48 bytes, one per thread and row; apart from them, a regenerated sum touches only the gradient.
 #[test]
 fn regenerated_noise_touches_the_gradient_only() {
     for terms in [1, 4, 30] {
         let form = Form::regenerate(&inverse_square_root_coefs(terms)).unwrap();
         let (wide, narrow) = bytes_per_parameter::<f32>(2, form);
-        assert!(narrow == 0 && (wide - 8.0).abs() <= terms as f64, "{terms} terms: {wide} bytes");
+        assert!(narrow == 0 && (wide - 8.0).abs() <= 3.0 * terms as f64, "{terms} terms: {wide} bytes");
     }
 }
 
@@ -192,7 +230,7 @@ fn a_step_waits_for_nothing() {
     let stream = stream(device).unwrap();
     let mut steps = 0;
     for (name, form) in every_form(4) {
-        let plan = Plan::new(4, form, 0.75).unwrap();
+        let plan = Plan::new(4, form, 0.75).unwrap().with_finest_grid().unwrap();
         let mut noise = Mechanism::cuda(&plan, key(), Shard::whole(700).unwrap(), &stream).unwrap();
         let mut gradient = stream.alloc_zeros::<f32>(700).unwrap();
         let count = || WAITING.map(|function| control::calls_on(device, function));

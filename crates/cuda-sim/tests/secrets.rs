@@ -23,13 +23,36 @@ fn keys_are_cleared_when_a_mechanism_ends() {
     };
     let mut noise = None;
     let to_make = count(&mut || noise = Some(make()));
-    assert_eq!(count(&mut || drop(noise.take())), 1, "cleared");
+    assert_eq!(count(&mut || drop(noise.take())), 2, "keys and list");
     noise = Some(make());
     stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).unwrap();
     assert_eq!(count(&mut || drop(noise.take())), 0, "not within the capture");
     drop(stream.end_capture(CUgraphInstantiate_flags(0)).unwrap());
-    assert_eq!(count(&mut || noise = Some(make())), to_make + 1, "cleared with the next one");
-    assert_eq!(count(&mut || drop(noise.take())), 1);
+    assert_eq!(count(&mut || noise = Some(make())), to_make + 2, "cleared with the next one");
+    assert_eq!(count(&mut || drop(noise.take())), 2);
+}
+
+/// The records of a schedule hold the words of each step's dither: they are cleared when the replay ends, or with its mechanism.
+#[test]
+fn records_are_cleared_when_a_replay_ends() {
+    let device = 4;
+    let stream = corrnoise_cuda::stream(device).unwrap();
+    let plan = Plan::new(4, Form::independent(), 0.75).unwrap();
+    let key = Key::from_bytes([3; 32], "records");
+    let mut noise = Mechanism::cuda(&plan, key, Shard::whole(700).unwrap(), &stream).unwrap();
+    let fills = || control::calls_on(device, "cuMemsetD8Async");
+    noise.begin_replay(2).unwrap();
+    let before = fills();
+    assert_eq!(noise.end_replay().unwrap(), 0);
+    assert_eq!(fills() - before, 2, "records and lists");
+    noise.begin_replay(2).unwrap();
+    let before = fills();
+    drop(noise);
+    assert_eq!(
+        fills() - before,
+        5,
+        "keys and list, the counter that says \"ended\", records and their lists"
+    );
 }
 
 /// Keys are sent when all memory is there: what was allocated before is freed, and not cleared.

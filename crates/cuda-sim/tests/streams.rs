@@ -121,10 +121,12 @@ fn events_do_not_cross_the_border_of_a_capture() {
         check(cuEventRecord(inside, stream)).unwrap();
         check(cuStreamWaitEvent(stream, inside, 0)).unwrap();
         assert_eq!(cuEventSynchronize(inside), Status::CapturedEvent);
-        assert_eq!(cuStreamWaitEvent(other, inside, 0), Status::StreamCaptureUnsupported);
-        assert_eq!(status(stream), 1);
+        assert_eq!(cuStreamWaitEvent(null_mut(), inside, 0), Status::StreamCaptureUnsupported);
+        assert_eq!((status(stream), status(other)), (1, 0));
         assert_eq!(cuStreamWaitEvent(stream, outside, 0), Status::StreamCaptureIsolation);
         assert_eq!(status(stream), 2);
+        assert_eq!(end(stream).unwrap_err().status, Status::StreamCaptureInvalidated);
+        assert_eq!(cuStreamWaitEvent(other, inside, 0), Status::StreamCaptureUnsupported);
     }
 }
 

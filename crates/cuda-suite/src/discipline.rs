@@ -1,9 +1,11 @@
 //! Invalid input is refused and changes nothing; an overflow on the device, which no call can see at once, is reported later.
 
 use crate::compare::{Onto, key, same_step};
+use corrnoise::backend::{Add, Replay, Step};
 use corrnoise::cuda::cudarc::driver::{CudaStream, DevicePtrMut};
-use corrnoise::cuda::{DeviceGradient, OnCuda};
-use corrnoise::{Dtype, Error, Form, Mechanism, Plan, Shard};
+use corrnoise::cuda::{Cuda, DeviceGradient, OnCuda};
+use corrnoise::grid::Grid;
+use corrnoise::{Dtype, Error, Form, Incarnations, Mechanism, Plan, RunKey, Shard};
 use half::{bf16, f16};
 use std::sync::Arc;
 
@@ -43,7 +45,8 @@ pub(crate) fn bad_gradients_are_refused(stream: &Arc<CudaStream>) {
     let raw = unsafe { DeviceGradient::from_raw(address, 100, Dtype::F32) };
     let past = noise.run_step(&[DeviceGradient::from_slice(&mut short, stream), raw]);
     assert!(matches!(past, Err(Error::PastEnd { step: 2, num_steps: 2 })));
-    assert!(stream.clone_dtoh(&long).unwrap().iter().all(|g| *g != 0.0));
+    // Now and then noise is less than half a unit of the output grid.
+    assert!(stream.clone_dtoh(&long).unwrap().iter().filter(|g| **g == 0.0).count() < 10);
 }
 
 pub(crate) fn an_overflow_is_found(stream: &Arc<CudaStream>) {
@@ -65,4 +68,24 @@ pub(crate) fn an_overflow_is_found(stream: &Arc<CudaStream>) {
     let mut cpu = Mechanism::cpu(&plan, key(), Shard::whole(777).unwrap()).unwrap();
     (0..3).for_each(|_| cpu.add_to(&mut vec![0.0_f32; 777]).unwrap());
     same_step::<f32>(&mut cpu, &mut noise, Onto::Zero, "after the overflow");
+}
+
+/// Launches of a graph share one grid: a step with another one, or with none, would be added wrongly.
+pub(crate) fn a_schedule_has_the_plans_grid(stream: &Arc<CudaStream>) {
+    let plan = Plan::new(4, Form::independent(), 0.75).unwrap();
+    let keys = [RunKey::from_bytes([5; 32])];
+    let mut cuda = Cuda::new(&plan, &keys, &Shard::whole(700).unwrap(), stream).unwrap();
+    let with = |add: Option<Add>| {
+        let mut terms = Vec::new();
+        let step = Step::lower(&plan, 1, &Incarnations::first(), &mut terms).unwrap();
+        cuda.schedule(&Step { add: add.unwrap_or(step.add), ..step })
+    };
+    let exponent = plan.grid_exponent();
+    let others = [Add::Plain(0.75), Add::OnGrid(Grid::new(exponent + 1, 0.75))];
+    let [plain, other, own] = [Some(others[0]), Some(others[1]), None].map(with);
+    for refused in [plain, other] {
+        let message = refused.unwrap_err().to_string();
+        assert!(message.contains("step 1 cannot be scheduled"), "{message}");
+    }
+    own.unwrap();
 }

@@ -1,11 +1,10 @@
 //! Graphs that outlive their replay, and captures that are interrupted by other calls.
 
-use crate::compare::{Onto, key, same_step};
+use crate::compare::{Onto, every_way, key, same_step};
 use crate::replay::{LEN, capture, fork, pointer};
 use corrnoise::cuda::cudarc::driver::{CudaGraph, CudaSlice, CudaStream, sys};
 use corrnoise::cuda::{Cuda, DeviceGradient, OnCuda};
 use corrnoise::{CpuOptions, Dtype, Form, Mechanism, Plan, Resume, Shard};
-use corrnoise_testkit::cases::every_form;
 use corrnoise_testkit::gradients::assert_same;
 use std::sync::Arc;
 
@@ -34,11 +33,11 @@ fn expect_nan(graph: &CudaGraph, gradient: &mut CudaSlice<f32>, what: &str) {
 
 /// The old graph adds no noise, and changes neither the state nor the counter nor the gradients of later steps.
 pub(crate) fn a_graph_whose_replay_ended_gives_nan(stream: &Arc<CudaStream>) {
-    for (name, form) in every_form(9) {
+    for (name, form, options) in every_way(9) {
         let own = fork(stream);
         let plan = Plan::new(9, form, 0.75).unwrap();
         let mut cpu = Mechanism::cpu(&plan, key(), shard()).unwrap();
-        let mut cuda = Mechanism::cuda(&plan, key(), shard(), &own).unwrap();
+        let mut cuda = Mechanism::cuda_with(&plan, key(), shard(), &own, options).unwrap();
         let mut old = own.alloc_zeros::<f32>(LEN).unwrap();
         cuda.begin_replay(4).unwrap();
         let graph = capture(&mut cuda, &mut [&mut old]);
@@ -77,10 +76,10 @@ pub(crate) fn a_graph_whose_replay_ended_gives_nan(stream: &Arc<CudaStream>) {
 
 /// A mechanism that is dropped in the middle of a replay ends its schedule.
 pub(crate) fn a_graph_whose_mechanism_is_gone_gives_nan(stream: &Arc<CudaStream>) {
-    for (name, form) in every_form(4) {
+    for (name, form, options) in every_way(4) {
         let own = fork(stream);
         let plan = Plan::new(4, form, 0.75).unwrap();
-        let mut noise = Mechanism::cuda(&plan, key(), shard(), &own).unwrap();
+        let mut noise = Mechanism::cuda_with(&plan, key(), shard(), &own, options).unwrap();
         let mut gradient = own.alloc_zeros::<f32>(LEN).unwrap();
         noise.begin_replay(4).unwrap();
         let graph = capture(&mut noise, &mut [&mut gradient]);
@@ -162,12 +161,12 @@ pub(crate) fn a_capture_refuses_what_it_would_repeat(stream: &Arc<CudaStream>) {
 
 /// Without a capture, `enqueue` is a launch that the device counts: each row once, NaN past the end.
 pub(crate) fn enqueue_without_a_capture_counts(stream: &Arc<CudaStream>) {
-    for (name, form) in every_form(6) {
+    for (name, form, options) in every_way(6) {
         let own = fork(stream);
         let plan = Plan::new(6, form, 0.75).unwrap();
-        let options = CpuOptions { threads: 1, ..CpuOptions::default() };
-        let mut cpu = Mechanism::cpu_with(&plan, key(), shard(), options).unwrap();
-        let mut noise = Mechanism::cuda(&plan, key(), shard(), &own).unwrap();
+        let one = CpuOptions { threads: 1, ..CpuOptions::default() };
+        let mut cpu = Mechanism::cpu_with(&plan, key(), shard(), one).unwrap();
+        let mut noise = Mechanism::cuda_with(&plan, key(), shard(), &own, options).unwrap();
         noise.begin_replay(3).unwrap();
         for step in 0..3 {
             let mut expected = vec![0.0_f32; LEN];

@@ -1,11 +1,11 @@
 //! The vectors of `crates/core/vectors/`, through the kernels.
 
 use crate::compare::Both;
-use corrnoise::backend::{Backend, Step, StepKernel};
+use corrnoise::backend::{Add, Backend, Step, StepKernel};
 use corrnoise::cuda::cudarc::driver::CudaStream;
 use corrnoise::cuda::{Cuda, DeviceGradient};
 use corrnoise::vectors::{self, Vector};
-use corrnoise::{Dtype, Form, Plan, RunKey, Shard, with_element};
+use corrnoise::{Dtype, Form, Plan, Row, RunKey, Shard, with_element};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -36,7 +36,8 @@ pub(crate) fn normals(stream: &Arc<CudaStream>) {
         let plan = Plan::new(1, form, 1.0).unwrap().with_rounds(vector.rounds().unwrap()).unwrap();
         let mut cuda = engine(stream, &keys, &plan, first..first + expected.len() as u64);
         let kernel = StepKernel::Regenerate { terms: &[(vector.row().unwrap(), 1.0)] };
-        let got = step(&mut cuda, &Step { number: 0, scale: 1.0, kernel }, &vec![0.0_f32; expected.len()]);
+        let lowered = Step { number: 0, add: Add::Plain(1.0), dither: Row::default(), kernel };
+        let got = step(&mut cuda, &lowered, &vec![0.0_f32; expected.len()]);
         assert_eq!(bits(got), expected, "{}", vector.place);
     }
 }
@@ -55,6 +56,8 @@ pub(crate) fn forms(stream: &Arc<CudaStream>) {
         let mut terms = Vec::new();
         for (t, expected) in expected.iter().enumerate() {
             let lowered = Step::lower(&plan, t as u64, &incarnations, &mut terms).unwrap();
+            // The answers are those before the output grid.
+            let lowered = Step { add: Add::Plain(plan.scale(t as u64)), ..lowered };
             let got = step(&mut cuda, &lowered, &vec![0.0_f32; (coords.end - coords.start) as usize]);
             let at = (coord - coords.start) as usize;
             assert_eq!(got[at].to_bits(), *expected, "{}, step {t}", vector.place);
@@ -65,11 +68,10 @@ pub(crate) fn forms(stream: &Arc<CudaStream>) {
 fn add<T: Both>(stream: &Arc<CudaStream>, vector: &Vector) -> Vec<u32> {
     let before: Vec<T> = vector.words("before").unwrap().into_iter().map(T::from_bits).collect();
     let plan = Plan::new(1, Form::independent(), 1.0).unwrap().with_rounds(vector.rounds().unwrap()).unwrap();
-    let mut cuda =
-        engine(stream, &[RunKey::from_bytes(vector.key().unwrap())], &plan, 0..before.len() as u64);
-    let kernel = StepKernel::Blt { row: vector.row().unwrap(), scale: &[], decay: &[], fresh: true };
-    let scale = f32::from_bits(vector.hex("scale").unwrap() as u32);
-    step(&mut cuda, &Step { number: 0, scale, kernel }, &before).into_iter().map(T::to_bits).collect()
+    let first = vector.decimal("coord").unwrap();
+    let keys = [RunKey::from_bytes(vector.key().unwrap())];
+    let mut cuda = engine(stream, &keys, &plan, first..first + before.len() as u64);
+    step(&mut cuda, &vector.step().unwrap(), &before).into_iter().map(T::to_bits).collect()
 }
 
 pub(crate) fn gradients(stream: &Arc<CudaStream>) {

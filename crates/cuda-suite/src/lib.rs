@@ -3,11 +3,13 @@
 //! `crates/cuda-sim` runs this suite on its stand-in for libcuda in every `cargo test`; `crates/cuda` runs it on a real driver
 //! where there is one. Each says which device it ran on.
 
+mod ahead;
 pub mod cases;
 pub mod compare;
 mod context;
 mod discipline;
 mod ended;
+mod host_made;
 mod known_answers;
 mod parity;
 mod replay;
@@ -26,6 +28,23 @@ pub const TESTS: &[(&str, Test)] = &[
     ("a_million_values_of_every_kernel_f32", parity::a_million_values::<f32>),
     ("a_million_values_of_every_kernel_bf16", parity::a_million_values::<half::bf16>),
     ("a_million_values_of_every_kernel_f16", parity::a_million_values::<half::f16>),
+    ("a_million_values_of_every_row_ahead_f32", ahead::a_million_values::<f32>),
+    ("a_million_values_of_every_row_ahead_bf16", ahead::a_million_values::<half::bf16>),
+    ("a_million_values_of_every_row_ahead_f16", ahead::a_million_values::<half::f16>),
+    ("every_way_of_every_form", ahead::every_way_of_every_form),
+    ("every_way_type_and_number_of_rounds", ahead::every_way_type_and_number_of_rounds),
+    ("long_tables_of_rows_ahead", ahead::long_tables),
+    ("several_tensors_with_rows_ahead", ahead::several_tensors),
+    ("interruptions_between_prepare_and_step", ahead::interruptions_between_prepare_and_step),
+    ("host_made_every_form_f32", host_made::every_form_of_one_segment::<f32>),
+    ("host_made_every_form_bf16", host_made::every_form_of_one_segment::<half::bf16>),
+    ("host_made_every_form_f16", host_made::every_form_of_one_segment::<half::f16>),
+    ("host_made_several_tensors", host_made::several_tensors_and_windows),
+    ("host_made_checkpoints", host_made::checkpoints_of_every_engine),
+    ("host_made_small_shards", host_made::small_shards),
+    ("host_made_refuses_a_capture", host_made::a_capture_is_refused),
+    ("host_made_overflow_and_bad_gradients", host_made::an_overflow_is_found_and_bad_gradients_are_refused),
+    ("host_made_leaves_the_context", host_made::every_call_leaves_the_callers_context),
     ("every_kernel_type_and_number_of_rounds", parity::every_kernel_type_and_number_of_rounds),
     ("every_small_case_f32", cases::every_small_case::<f32>),
     ("every_small_case_bf16", cases::every_small_case::<half::bf16>),
@@ -50,4 +69,5 @@ pub const TESTS: &[(&str, Test)] = &[
     ("every_call_leaves_the_callers_context", context::every_call_leaves_the_callers_context),
     ("bad_gradients_are_refused", discipline::bad_gradients_are_refused),
     ("an_overflow_is_found", discipline::an_overflow_is_found),
+    ("a_schedule_has_the_plans_grid", discipline::a_schedule_has_the_plans_grid),
 ];

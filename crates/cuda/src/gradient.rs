@@ -1,7 +1,7 @@
 //! Gradients in device memory: cudarc's slices, or addresses from another framework.
 
 use crate::current::KeepCurrent;
-use corrnoise_core::{Dtype, Element};
+use corrnoise_core::{Dtype, Element, Error, Result, Shard};
 use cudarc::driver::{CudaStream, DevicePtrMut, SyncOnDrop};
 use std::marker::PhantomData;
 
@@ -44,4 +44,37 @@ impl Drop for DeviceGradient<'_> {
             self.sync = None;
         }
     }
+}
+
+/// Refuses gradients that do not fit the shard.
+pub(crate) fn check_gradients(shard: &Shard, gradients: &[DeviceGradient<'_>]) -> Result<()> {
+    let segments = shard.segments();
+    if gradients.len() != segments.len() {
+        let expected = format!("{}, one per segment", segments.len());
+        return Err(Error::length("list of gradients", gradients.len(), expected));
+    }
+    for (i, (gradient, segment)) in gradients.iter().zip(segments).enumerate() {
+        let expected = segment.end - segment.start;
+        if gradient.len != expected {
+            let expected = format!("{expected}, the shard's coordinates {segment:?}");
+            return Err(Error::Length { name: format!("gradient {i}"), got: gradient.len, expected });
+        }
+        if gradient.dtype != gradients[0].dtype {
+            let (got, expected) = (gradient.dtype, gradients[0].dtype);
+            return Err(Error::parameter(
+                format!("type of gradient {i}"),
+                format!("{got:?}"),
+                format!("{expected:?}, that of gradient 0"),
+            ));
+        }
+        let bytes = gradient.dtype.bytes() as u64;
+        if gradient.pointer % bytes != 0 || (gradient.pointer == 0 && gradient.len > 0) {
+            return Err(Error::parameter(
+                format!("address of gradient {i}"),
+                format!("{:#x}", gradient.pointer),
+                format!("a device address that is a multiple of {bytes}"),
+            ));
+        }
+    }
+    Ok(())
 }

@@ -4,7 +4,7 @@ use crate::device::device_error;
 use crate::module::Kernels;
 use bytemuck::{Pod, Zeroable};
 use corrnoise_core::secret::Secret;
-use corrnoise_core::{Result, RunKey};
+use corrnoise_core::{Dtype, Result, RunKey};
 use cudarc::driver::{CudaStream, DeviceRepr, LaunchConfig, PushKernelArg};
 
 /// The number of coordinates per warp.
@@ -15,7 +15,7 @@ pub(crate) const THREADS_PER_BLOCK: u32 = 32 * WARPS_PER_BLOCK as u32;
 pub(crate) const STAGED_WORDS: usize = 960;
 /// The number of words per entry of the segment table, and per term of a regenerated sum.
 pub(crate) const SEGMENT_WORDS: usize = size_of::<Segment>() / 4;
-pub(crate) const TERM_WORDS: usize = 4;
+pub(crate) const TERM_WORDS: usize = 12;
 
 /// A run of coordinates and its gradient.
 #[repr(C)]
@@ -29,10 +29,15 @@ pub(crate) struct Segment {
 
 /// The record of one step, passed by value or in a schedule.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[derive(Clone, Copy, Default, Pod, Zeroable)]
 pub(crate) struct StepRecord {
     pub(crate) number: u64,
     pub(crate) row: u64,
+    /// The secret words of the step's dither.
+    pub(crate) dither: [u32; 4],
+    /// The columns of the step's row that its blocks share, secret as the key; zero for a sum of several rows.
+    pub(crate) columns: [u32; 8],
+    /// The scale of the step's noise in units of the grid.
     pub(crate) scale: f32,
     /// For a BLT, 1 if the buffers are zero; for a ring, the slot of the youngest output.
     pub(crate) head: u32,
@@ -58,18 +63,32 @@ pub(crate) struct Args {
     pub(crate) num_segments: u32,
     pub(crate) four_rounds: u32,
     pub(crate) num_slots: u32,
-    pub(crate) unused: u32,
+    /// The number 1, which the kernels multiply with: their compiler cannot know it.
+    pub(crate) one: u32,
+    /// The unit of the output grid.
+    pub(crate) unit: f32,
+    /// The reciprocal of the unit, or 0 where noise is added without a grid.
+    pub(crate) per_unit: f32,
     pub(crate) key: [u32; 8],
     pub(crate) scale: [f32; 8],
     pub(crate) decay: [f32; 8],
+    /// For rows ahead, the local time of the first row that is not made, one word per tile.
+    pub(crate) due: u64,
+    /// The number of the step at local time 0.
+    pub(crate) base: u64,
+    /// The rows that `make` writes; the address of `state` for every form but BLT.
+    pub(crate) rows: u64,
+    /// The number of rows of a turn.
+    pub(crate) rows_ahead: u32,
+    pub(crate) padding: u32,
 }
 
 /// The launch parameters of `stage`.
 #[repr(C)]
 pub(crate) struct Words(pub(crate) [u32; STAGED_WORDS]);
 
-const _: () = assert!(size_of::<Segment>() == 32 && size_of::<StepRecord>() == 32);
-const _: () = assert!(size_of::<Args>() == 216 && size_of::<Words>() == 3840);
+const _: () = assert!(size_of::<Segment>() == 32 && size_of::<StepRecord>() == 80);
+const _: () = assert!(size_of::<Args>() == 304 && size_of::<Words>() == 3840);
 
 // SAFETY: plain numbers in C layout, the same as in launch.cuh.
 unsafe impl DeviceRepr for Args {}
@@ -102,5 +121,29 @@ pub(crate) unsafe fn stage(stream: &CudaStream, kernels: &Kernels, to: u64, word
         // SAFETY: the kernel writes `count` words at `to`, where there is room for them.
         unsafe { launch.launch(config) }.map_err(device_error("launch the staging kernel"))?;
     }
+    Ok(())
+}
+
+/// Launches a noise kernel for as many tiles as the arguments say.
+///
+/// # Safety
+/// The addresses in `args` lead to device memory as the kernel expects it there, in the segment table to gradients of type `dtype`.
+pub(crate) unsafe fn launch_noise(
+    stream: &CudaStream,
+    kernels: &Kernels,
+    args: &Args,
+    dtype: Dtype,
+) -> Result<()> {
+    // That the count fits was checked when the backend was made.
+    let blocks = args.num_tiles.div_ceil(WARPS_PER_BLOCK) as u32;
+    if blocks == 0 {
+        return Ok(());
+    }
+    let config =
+        LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (THREADS_PER_BLOCK, 1, 1), shared_mem_bytes: 0 };
+    let mut launch = stream.launch_builder(kernels.noise(dtype));
+    launch.arg(args);
+    // SAFETY: `Args` is the kernel's only parameter, laid out as there; the rest is the caller's promise.
+    unsafe { launch.launch(config) }.map_err(device_error("launch a noise kernel"))?;
     Ok(())
 }

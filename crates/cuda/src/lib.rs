@@ -15,17 +15,22 @@
 //! # Ok::<(), corrnoise_core::Error>(())
 //! ```
 
+mod ahead;
 mod backend;
 mod current;
 mod device;
 mod gradient;
 mod host;
+mod host_made;
 mod launch;
 mod mechanism;
 mod memory;
 mod module;
+mod options;
 mod owned;
 mod replay;
+mod secret_words;
+mod side_stream;
 mod state;
 mod stream;
 
@@ -34,5 +39,7 @@ pub use cudarc;
 pub use current::{KeepCurrent, keep_current};
 pub use device::{device_count, stream};
 pub use gradient::DeviceGradient;
+pub use host_made::{HostMade, HostMadeOptions, MadeOnHost};
 pub use mechanism::OnCuda;
+pub use options::CudaOptions;
 pub use stream::Stream;

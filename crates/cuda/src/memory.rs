@@ -3,14 +3,16 @@
 use crate::device::device_error;
 use corrnoise_core::{Error, Result};
 use cudarc::driver::{
-    CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError, ValidAsZeroBits, sys::CUresult,
+    CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError, ValidAsZeroBits, result, sys::CUresult,
+    sys::CUstream,
 };
 use std::sync::Arc;
 
 /// A slice of device memory and its address.
 ///
-/// Asking cudarc for the address makes the stream wait for events of the slice, which a captured stream may not. Only the
-/// engine's stream ever touches this memory, so its order is all that is needed, and the address is asked for once.
+/// Asking cudarc for the address makes the stream wait for events of the slice, which a captured stream may not, so the address is asked
+/// for once. The engine orders all use of its memory itself: the caller's stream alone touches it, or the caller's and the one that
+/// prepares rows, with an event between them wherever both do.
 pub(crate) struct Memory<T> {
     pub(crate) slice: CudaSlice<T>,
     pub(crate) address: u64,
@@ -40,5 +42,12 @@ impl<T: DeviceRepr> Memory<T> {
     pub(crate) fn copy(stream: &Arc<CudaStream>, values: &[T]) -> Result<Memory<T>> {
         let slice = stream.clone_htod(values).map_err(device_error("copy to the device"))?;
         Ok(Memory::new(slice, stream))
+    }
+
+    /// Fills the memory with zeros in the order of `stream`, whose context is current. On failure the context is gone, and the content
+    /// with it.
+    pub(crate) fn clear(&self, stream: CUstream) {
+        // SAFETY: this value owns the memory, which is as long as its slice says.
+        let _ = unsafe { result::memset_d8_async(self.address, 0, self.slice.num_bytes(), stream) };
     }
 }

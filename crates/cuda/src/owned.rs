@@ -1,5 +1,6 @@
-//! The device memory of a backend, and how it ends: keys are cleared, a schedule is ended, and nothing of it becomes part of a graph.
+//! The device memory of a backend, and how it ends: keys, lists and words of a dither are cleared, a schedule is ended, and nothing of it becomes part of a graph.
 
+use crate::ahead::{Ahead, OwnStream};
 use crate::device::device_error;
 use crate::memory::Memory;
 use crate::module::Kernels;
@@ -19,17 +20,51 @@ pub(crate) struct Owned {
     pub(crate) overflow: Memory<u64>,
     pub(crate) segments: Memory<u32>,
     pub(crate) list: Memory<u32>,
+    /// The rows made ahead, where there are any.
+    pub(crate) ahead: Option<Ahead>,
     /// The schedule of captured graphs, while there is one.
     pub(crate) loaded: Option<LoadedReplay>,
 }
 
 /// Memory of backends that were dropped while their stream was captured: clearing and freeing would become part of the graph.
-static DEFERRED: Mutex<Vec<Owned>> = Mutex::new(Vec::new());
+static DEFERRED: Mutex<Vec<Box<dyn Ends>>> = Mutex::new(Vec::new());
+
+/// What a backend owns on a device. Dropping it clears and frees it, in the order of a stream.
+pub(crate) trait Ends: Send {
+    /// The stream in whose order it is cleared and freed.
+    fn stream(&self) -> &CudaStream;
+
+    /// Ends what a graph must not find live, while the stream is captured and cannot be used to say so.
+    fn end_beside(&self) {}
+}
+
+impl Ends for Owned {
+    fn stream(&self) -> &CudaStream {
+        &self.stream
+    }
+
+    fn end_beside(&self) {
+        if let Some(loaded) = &self.loaded {
+            end_beside(loaded);
+        }
+    }
+}
+
+/// Frees what a backend owned, now or as soon as the stream is no longer captured.
+pub(crate) fn retire(owned: impl Ends + 'static) {
+    let mut deferred = DEFERRED.lock().unwrap_or_else(PoisonError::into_inner);
+    bind(owned.stream());
+    if ask(owned.stream()).unwrap_or(false) {
+        owned.end_beside();
+        deferred.push(Box::new(owned));
+    }
+}
 
 impl Owned {
     pub(crate) fn new(
         stream: &Arc<CudaStream>,
         kernels: Kernels,
+        ahead: Option<Ahead>,
         keys: &[u32],
         state_bytes: usize,
         segment_words: usize,
@@ -43,9 +78,20 @@ impl Owned {
             // The keys are copied last: from here on nothing fails, so whatever drops this value clears them.
             keys: Memory::copy(stream, keys)?,
             loaded: None,
+            ahead,
             kernels,
             stream: stream.clone(),
         })
+    }
+
+    /// The stream that rows are prepared on, if there is one.
+    pub(crate) fn own_stream(&self) -> Option<&OwnStream> {
+        self.ahead.as_ref().and_then(|ahead| ahead.own.as_ref())
+    }
+
+    /// Waits on the host for rows that are being prepared.
+    pub(crate) fn settle(&self) -> Result<()> {
+        self.own_stream().map_or(Ok(()), OwnStream::settle)
     }
 
     /// Ends the schedule, if there is one, and waits. Returns how many steps the device was asked to run, and how many of them it ran.
@@ -57,29 +103,25 @@ impl Owned {
         self.loaded = None;
         Ok((asked, ran))
     }
-
-    /// Frees the memory, now or as soon as the stream is no longer captured.
-    pub(crate) fn retire(self) {
-        let mut deferred = DEFERRED.lock().unwrap_or_else(PoisonError::into_inner);
-        bind(&self.stream);
-        if ask(&self.stream).unwrap_or(false) {
-            if let Some(loaded) = &self.loaded {
-                end_beside(loaded);
-            }
-            deferred.push(self);
-        }
-    }
 }
 
 impl Drop for Owned {
     fn drop(&mut self) {
         bind(&self.stream);
-        let (keys, bytes) = (self.keys.address, self.keys.slice.num_bytes());
-        // The keys are cleared in stream order, after the last kernel that reads them; on failure the context is gone, and they with it.
-        // SAFETY: this value owns the memory, which is `bytes` long.
-        let _ = unsafe { result::memset_d8_async(keys, 0, bytes, self.stream.cu_stream()) };
+        if let Some(ahead) = &self.ahead {
+            ahead.end(&self.stream);
+            if ahead.rows.is_none() {
+                // A ring's state holds rows that nobody has released.
+                self.state.clear(self.stream.cu_stream());
+            }
+        }
+        // Keys and list are cleared in stream order, after the last kernel that reads them: a term of the list holds columns of its row, from
+        // which half of the key follows.
+        self.keys.clear(self.stream.cu_stream());
+        self.list.clear(self.stream.cu_stream());
         if let Some(loaded) = &self.loaded {
             loaded.end(self.stream.cu_stream());
+            loaded.clear(self.stream.cu_stream());
         }
     }
 }
@@ -89,13 +131,14 @@ impl Drop for Owned {
 fn end_beside(loaded: &LoadedReplay) {
     if let Ok(other) = result::stream::create(result::stream::StreamKind::NonBlocking) {
         loaded.end(other);
-        // SAFETY: made here, and used no more; the driver finishes what it was given.
-        let _ = unsafe { result::stream::destroy(other) };
+        // Nothing orders this stream with the one that the graph will be launched on, so the host waits for it.
+        // SAFETY: made here, used no more after this, and not part of the capture.
+        let _ = unsafe { (result::stream::synchronize(other), result::stream::destroy(other)) };
     }
 }
 
 /// Makes the stream's context current. cudarc would first report an error that it kept from another object's end, and not do it.
-fn bind(stream: &CudaStream) {
+pub(crate) fn bind(stream: &CudaStream) {
     // SAFETY: the stream keeps its context.
     let _ = unsafe { result::ctx::set_current(stream.context().cu_ctx()) };
 }
@@ -104,8 +147,8 @@ fn bind(stream: &CudaStream) {
 pub(crate) fn end_deferred() {
     let mut deferred = DEFERRED.lock().unwrap_or_else(PoisonError::into_inner);
     deferred.retain(|owned| {
-        bind(&owned.stream);
-        ask(&owned.stream).unwrap_or(false)
+        bind(owned.stream());
+        ask(owned.stream()).unwrap_or(false)
     });
 }
 
@@ -134,4 +177,11 @@ pub(crate) fn check_not_captured(stream: &CudaStream) -> Result<()> {
             "the stream is being captured: a graph would repeat what happens once; call begin_replay before the capture, and only enqueue within it".into(),
         )),
     }
+}
+
+/// The first step at which an f16 gradient left its range, if there was one. Waits for the stream.
+pub(crate) fn read_overflow(stream: &Arc<CudaStream>, overflow: &Memory<u64>) -> Result<Option<u64>> {
+    let step = stream.clone_dtoh(&overflow.slice).map_err(device_error("read the overflow flag"))?;
+    stream.synchronize().map_err(device_error("wait for the stream"))?;
+    Ok(Some(step[0]).filter(|step| *step != u64::MAX))
 }

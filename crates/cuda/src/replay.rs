@@ -4,7 +4,8 @@
 //! is the control area: a counter that says "ended", and the table of gradients, which the kernels turn into NaN. They look at nothing
 //! else first (`find_work` in kernels/launch.cuh). Every replay has an area of its own, so an old graph cannot count in a new schedule, and
 //! the area of a replay that was captured is never freed: nobody can know that a graph will not be launched again. That costs
-//! `32 · (1 + segments)` bytes per captured replay. Records, lists, state and keys are freed, the last after they are cleared.
+//! `32 · (1 + segments)` bytes per captured replay. Records, lists, state and keys are freed. Keys, records and lists are cleared first: a record
+//! holds the secret words of its step's dither, and records and terms the columns of rows, from which half of a key follows.
 
 use crate::device::device_error;
 use crate::launch::{Args, SEGMENT_WORDS, StepRecord};
@@ -30,12 +31,39 @@ pub(crate) struct ReplaySteps {
     last: usize,
 }
 
+impl Drop for ReplaySteps {
+    fn drop(&mut self) {
+        wipe(&mut self.records);
+        wipe(&mut self.words);
+    }
+}
+
+/// Overwrites values whose memory is freed next.
+fn wipe<T: Copy + Default>(values: &mut [T]) {
+    values.fill(T::default());
+    // The compiler would leave out the zeros.
+    std::hint::black_box(values);
+}
+
+/// Appends values to a list that holds secrets: a vector that grows by itself leaves its old content behind.
+fn append<T: Copy + Default>(list: &mut Vec<T>, values: &[T]) {
+    if list.capacity() - list.len() < values.len() {
+        let mut larger = Vec::with_capacity(2 * (list.len() + values.len()).max(8));
+        larger.extend_from_slice(list);
+        wipe(list);
+        *list = larger;
+    }
+    list.extend_from_slice(values);
+}
+
 /// A schedule of steps on the device.
 pub(crate) struct LoadedReplay {
     records: Memory<u8>,
     words: Memory<u32>,
     control: Control,
     count: u64,
+    /// The number of the first step.
+    first: Option<u64>,
 }
 
 /// The control area: the memory that a graph may touch after all else is freed.
@@ -68,19 +96,24 @@ impl ReplaySteps {
     }
 
     /// Adds a step whose list is `words`, `unit` words per entry.
-    pub(crate) fn push(&mut self, mut record: StepRecord, words: &[u32], unit: usize) -> Result<()> {
+    pub(crate) fn push(&mut self, record: &StepRecord, words: &[u32], unit: usize) -> Result<()> {
         if self.words[self.last..] != *words {
             self.last = self.words.len();
-            self.words.extend_from_slice(words);
+            append(&mut self.words, words);
         }
-        record.list = u32::try_from(self.last / unit).map_err(|_| {
-            Error::length(
-                "schedule of a captured graph",
-                self.records.len(),
-                "fewer steps: their lists are too long",
-            )
-        })?;
-        self.records.push(record);
+        // A step without words may use its index for something else.
+        let list = if words.is_empty() {
+            Ok(record.list)
+        } else {
+            u32::try_from(self.last / unit).map_err(|_| {
+                Error::length(
+                    "schedule of a captured graph",
+                    self.records.len(),
+                    "fewer steps: their lists are too long",
+                )
+            })
+        }?;
+        append(&mut self.records, &[StepRecord { list, ..*record }]);
         Ok(())
     }
 
@@ -92,7 +125,9 @@ impl ReplaySteps {
     /// Copies the steps to the device, for gradients of `num_segments` segments.
     pub(crate) fn load(mut self, stream: &Arc<CudaStream>, num_segments: usize) -> Result<LoadedReplay> {
         // Device memory of no length has no address.
-        self.words.resize(self.words.len().max(1), 0);
+        if self.words.is_empty() {
+            self.words.push(0);
+        }
         let spare = [StepRecord::default()];
         let records = if self.records.is_empty() { &spare } else { self.records.as_slice() };
         let control = Memory::zeros(stream, HEAD_WORDS + num_segments * SEGMENT_WORDS / 2)?;
@@ -101,6 +136,7 @@ impl ReplaySteps {
             words: Memory::copy(stream, &self.words)?,
             control: Control { address: control.address, memory: Some(control), captured: false },
             count: self.len(),
+            first: self.records.first().map(|record| record.number),
         };
         // The copies read host memory that is freed when this returns.
         stream.synchronize().map_err(device_error("wait for the stream"))?;
@@ -112,6 +148,11 @@ impl LoadedReplay {
     /// The number of steps that were handed over.
     pub(crate) fn count(&self) -> u64 {
         self.count
+    }
+
+    /// The number of the first step that was handed over.
+    pub(crate) fn first_step(&self) -> Option<u64> {
+        self.first
     }
 
     /// Records that a graph holds the address of the control area from now on.
@@ -127,6 +168,11 @@ impl LoadedReplay {
     /// Writes the schedule's addresses into the arguments of a launch.
     pub(crate) fn fill(&self, args: &mut Args) {
         args.segments = self.segments();
+        self.fill_steps(args);
+    }
+
+    /// Does what [`LoadedReplay::fill`] does for a launch that touches no gradient.
+    pub(crate) fn fill_steps(&self, args: &mut Args) {
         args.schedule = self.records.address;
         args.list = self.words.address;
         args.counter = self.control.address;
@@ -152,8 +198,16 @@ impl LoadedReplay {
         let memory = self.control.memory.as_ref().expect("only dropping takes it");
         let head = memory.slice.slice(..HEAD_WORDS);
         stream.memcpy_dtoh(&head, &mut words).map_err(device_error("read the step counter"))?;
+        self.clear(stream.cu_stream());
         stream.synchronize().map_err(device_error("wait for the stream"))?;
         Ok(words[1])
+    }
+
+    /// Clears records and lists in the order of `stream`, whose context is current, behind the last step that reads them. On failure the
+    /// context is gone, and they with it.
+    pub(crate) fn clear(&self, stream: CUstream) {
+        self.records.clear(stream);
+        self.words.clear(stream);
     }
 
     /// Ends the schedule in the order of `stream`, whose context is current. It launches no kernel and returns no count, because a drop

@@ -123,10 +123,9 @@ impl Iterator for Draw<'_> {
         // `stage`, `advance` and `finish` have few instructions: seven draws in eight pass them over.
         let (m, k, operator, at) = loop {
             let stratum = &self.strata[self.random.below(self.strata.len())];
-            let is_noise = self.modules[stratum.0].kernels[stratum.1].name.starts_with("noise");
-            let only_helpers =
-                self.strata.iter().all(|s| !self.modules[s.0].kernels[s.1].name.starts_with("noise"));
-            if is_noise || only_helpers || self.random.below(8) == 0 {
+            let is_main = self.modules[stratum.0].kernels[stratum.1].is_main();
+            let only_helpers = self.strata.iter().all(|s| !self.modules[s.0].kernels[s.1].is_main());
+            if is_main || only_helpers || self.random.below(8) == 0 {
                 break stratum;
             }
         };

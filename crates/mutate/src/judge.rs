@@ -26,16 +26,28 @@ pub struct Setting {
     pub stride: u64,
     /// The value of registers before their first write.
     pub unwritten: [u32; 2],
+    /// The compute capability, written as 80 for 8.0: it decides which module the kernel for bf16 comes from.
+    pub capability: u32,
 }
 
 impl Setting {
+    /// The number of steps that an `advance` of [`leaping`] counts at a time.
+    const LEAP: u64 = 1 << 32;
+
     /// The setting for kernels as they were written.
-    pub const ORDINARY: Setting = Setting { stride: 1, unwritten: control::UNWRITTEN };
+    pub fn ordinary(module: &str) -> Setting {
+        let capability = if module.ends_with("_80") { 80 } else { 75 };
+        Setting { stride: 1, unwritten: control::UNWRITTEN, capability }
+    }
+
     /// The setting for modules of [`leaping`]. Unwritten registers are zero, because otherwise one could be taken for a large count.
-    pub const LEAPING: Setting = Setting { stride: 1 << 32, unwritten: [0; 2] };
+    pub fn leaping(module: &str) -> Setting {
+        Setting { stride: Self::LEAP, unwritten: [0; 2], ..Self::ordinary(module) }
+    }
 }
 
-/// Judges PTX that takes the place of `committed` on one device of the stand-in.
+/// Judges PTX that takes the place of `committed` on one device of the stand-in. The modules that are loaded beside it stay as they are:
+/// a kernel that makes rows has one that adds them beside it, and one for newer GPUs has the others of its form.
 pub fn judge<E: Both>(
     device: usize,
     committed: &str,
@@ -44,7 +56,8 @@ pub fn judge<E: Both>(
     setting: Setting,
 ) -> Verdict {
     control::mutate_clear(device);
-    control::mutate(device, committed, mutated, 0);
+    control::set_capability(device, setting.capability);
+    control::mutate_where_found(device, committed, mutated);
     control::limit(device, BUDGET);
     control::unwritten(device, setting.unwritten);
     for expected in cases {
@@ -75,11 +88,11 @@ fn new_context(device: usize) -> corrnoise::Result<()> {
 const COUNTS_ONE: &str = "add.s64 \t%rd4, %rd3, 1;";
 
 /// The module with an `advance` that counts 2³² steps at a time, since nobody can wait for that many launches. None if the
-/// mutation changed that very line.
+/// mutation changed that very line, or the module has no `advance`.
 pub fn leaping(text: &str) -> Option<String> {
     let start = text.find(".entry advance(")?;
     let end = start + text[start..].find("\n}")?;
     let at = start + text[start..end].find(COUNTS_ONE)?;
-    let leaps = COUNTS_ONE.replace(", 1;", &format!(", {};", Setting::LEAPING.stride));
+    let leaps = COUNTS_ONE.replace(", 1;", &format!(", {};", Setting::LEAP));
     Some([&text[..at], &leaps, &text[at + COUNTS_ONE.len()..]].concat())
 }

@@ -11,7 +11,7 @@ Mutates the CUDA kernels, one change at a time, and tells which mutants the case
   --count N          how many mutants (300)
   --seed N           names the sequence of mutants (1)
   --module NAME      only this module of crates/cuda/ptx; may be given again
-  --kernel NAME      only f32, bf16, f16, stage, advance or finish; may be given again
+  --kernel NAME      only those of a number type (bf16), make, stage, advance or finish; may be given again
   --operator NAME    only this operator; may be given again
   --jobs N           judged at a time (the number of cores)
   --source           mutates kernels/*.cu and *.cuh, through the pinned compiler of kernels/build

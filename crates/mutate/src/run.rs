@@ -5,9 +5,9 @@ use crate::excused::excuse;
 use crate::judge::{Setting, Verdict, judge, leaping};
 use crate::ptx::Module;
 use crate::report::{Outcome, Report};
+use corrnoise::{Dtype, with_element};
 use corrnoise_cuda_suite::cases::{self, Expected};
 use corrnoise_cuda_suite::compare::Both;
-use half::{bf16, f16};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
@@ -42,18 +42,31 @@ pub struct Suite<E> {
 impl<E: Both> Suite<E> {
     /// Runs the small cases of a module on the CPU.
     pub fn new(module: &str) -> corrnoise::Result<Suite<E>> {
-        let is_f16 = E::DTYPE == corrnoise::Dtype::F16;
+        let is_f16 = E::DTYPE == Dtype::F16;
         let small = cases::fast(module, is_f16)?.into_iter().map(Expected::new);
         let small = small.collect::<corrnoise::Result<_>>()?;
         let leaping = [Expected::new(cases::leaping(module)?)?];
         Ok(Suite { module: module.to_owned(), small, leaping, deep: OnceLock::new() })
     }
 
+    /// Fails unless the unchanged module passes its cases, and unless they load it: else every mutant of it would survive.
+    pub fn check(&self, device: usize, module: &Module, unchanged: &str) -> Result<(), String> {
+        match self.judge(device, &module.text, unchanged, false) {
+            Verdict::Survived => {}
+            verdict => return Err(format!("{}, unchanged: {verdict:?}", module.name)),
+        }
+        match judge(device, &module.text, "not PTX", &self.small, Setting::ordinary(&self.module)) {
+            Verdict::Refused(_) => Ok(()),
+            verdict => Err(format!("{} is not loaded by its cases: {verdict:?}", module.name)),
+        }
+    }
+
     /// Judges PTX by the small cases, and, if it survives and `deep` is set, by the large ones.
     pub fn judge(&self, device: usize, committed: &str, mutated: &str, deep: bool) -> Verdict {
-        let mut verdict = judge(device, committed, mutated, &self.small, Setting::ORDINARY);
+        let ordinary = Setting::ordinary(&self.module);
+        let mut verdict = judge(device, committed, mutated, &self.small, ordinary);
         if let Some(leaps) = leaping(mutated).filter(|_| verdict == Verdict::Survived) {
-            verdict = judge(device, committed, &leaps, &self.leaping, Setting::LEAPING);
+            verdict = judge(device, committed, &leaps, &self.leaping, Setting::leaping(&self.module));
         }
         if verdict != Verdict::Survived || !deep {
             return verdict;
@@ -63,11 +76,11 @@ impl<E: Both> Suite<E> {
                 cases::deep(&self.module).and_then(|cases| cases.into_iter().map(Expected::new).collect());
             let cases: Vec<_> = cases.unwrap_or_else(|error| panic!("{}: {error}", self.module));
             // A case that the kernel itself fails would count as one that kills.
-            let verdict = judge(device, committed, committed, &cases, Setting::ORDINARY);
+            let verdict = judge(device, committed, committed, &cases, ordinary);
             assert_eq!(verdict, Verdict::Survived, "{}, unchanged", self.module);
             cases
         };
-        judge(device, committed, mutated, self.deep.get_or_init(make), Setting::ORDINARY)
+        judge(device, committed, mutated, self.deep.get_or_init(make), ordinary)
     }
 }
 
@@ -84,16 +97,12 @@ pub fn run(modules: &[Module], options: &Options) -> Result<Report, String> {
             return Err("nothing to mutate: no kernel or operator has such a name".into());
         }
         for (m, module) in modules.iter().enumerate() {
-            for element in ["f32", "bf16", "f16"] {
-                let kernel = |mutant: &&Mutant| module.kernels[mutant.kernel].element() == element;
+            for dtype in Dtype::ALL {
+                let kernel = |mutant: &&Mutant| module.kernels[mutant.kernel].element() == dtype.name();
                 let group: Vec<&Mutant> =
                     drawn.iter().filter(|mutant| mutant.module == m).filter(kernel).collect();
                 if !group.is_empty() {
-                    match element {
-                        "f32" => judge_group::<f32>(module, &group, options, &mut report)?,
-                        "bf16" => judge_group::<bf16>(module, &group, options, &mut report)?,
-                        _ => judge_group::<f16>(module, &group, options, &mut report)?,
-                    }
+                    with_element!(dtype, E => judge_group::<E>(module, &group, options, &mut report)?);
                 }
             }
         }
@@ -137,10 +146,7 @@ fn judge_group<E: Both>(
     let suite: Suite<E> = Suite::new(&module.name).map_err(|error| format!("{}: {error}", module.name))?;
     let kernel = &module.kernels[group[0].kernel];
     let unchanged = module.with_line(kernel, usize::MAX, "");
-    let verdict = suite.judge(0, &module.text, &unchanged, false);
-    if verdict != Verdict::Survived {
-        return Err(format!("{} {}, unchanged: {verdict:?}", module.name, kernel.element()));
-    }
+    suite.check(0, module, &unchanged).map_err(|error| format!("{}: {error}", kernel.element()))?;
     let next = Mutex::new(group.iter());
     let outcomes = Mutex::new(Vec::new());
     std::thread::scope(|scope| {

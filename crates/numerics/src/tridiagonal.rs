@@ -11,7 +11,7 @@ use crate::rotations::eigenvalues;
 use crate::secular::{Root, root};
 use std::f64::consts::FRAC_1_SQRT_2;
 
-/// Rows that are left to rotations.
+/// The largest number of rows for which rotations take the place of splitting.
 const FEW: usize = 24;
 
 /// Overwrites the diagonal by the eigenvalues, in ascending order, and returns the vectors as columns. `beside` has as many entries as

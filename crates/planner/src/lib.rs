@@ -37,4 +37,4 @@ pub use privacy::{
 };
 pub use strategy::names::{StrategyChoice, StrategySpec};
 pub use strategy::{Blt, Estimator, Strategy, Tree};
-pub use utility::{Cost, Errors, Loss, Workload, bounds};
+pub use utility::{Cost, Errors, Execution, Loss, Moved, Workload, bounds};

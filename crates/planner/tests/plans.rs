@@ -2,10 +2,10 @@
 
 use corrnoise_core::{Plan, Sampling};
 use corrnoise_planner::account::Budget;
-use corrnoise_planner::optimize::{Iteration, Observe, Stage};
+use corrnoise_planner::optimize::{Iteration, Observe, Stage, unobserved};
 use corrnoise_planner::{
-    Adjacency, Blt, Estimator, Factorization, Goal, Method, Participation, PrivacyUnit, Request, Schedule,
-    Strategy, Terms, Workload, calibrate, verify,
+    Adjacency, Blt, Error, Estimator, Factorization, Goal, Method, Participation, PrivacyUnit, Request,
+    Schedule, Strategy, Terms, Workload, calibrate, names, verify,
 };
 use serde_json::Value;
 use std::ops::ControlFlow;
@@ -204,11 +204,50 @@ fn a_thousand_corruptions_are_rejected_even_under_a_new_seal() {
             continue;
         }
         *corrupted.pointer_mut("/fingerprint").unwrap() = seal.into();
-        let plan = Plan::from_json(&corrupted.to_string()).unwrap();
-        assert!(verify(&plan).is_err(), "{path}: {}", corrupted.pointer(path).unwrap());
+        let read = Plan::from_json(&corrupted.to_string()).map_err(Error::from);
+        assert!(read.and_then(|plan| verify(&plan)).is_err(), "{path}: {}", corrupted.pointer(path).unwrap());
         resealed += 1;
     }
     assert!(resealed > 500, "{resealed}");
+}
+
+/// A certificate names a strategy as its user did; a name that is not of the plan's form is refused, and so is another version.
+#[test]
+fn a_strategy_keeps_the_name_that_it_was_asked_for_by() {
+    for name in [
+        "identity",
+        "banded-opt:3",
+        "banded:4",
+        "blt:2",
+        "toeplitz",
+        "bisr:4",
+        "tree",
+        "dense",
+        "banded-full:5",
+    ] {
+        let strategy = names::strategy_choice(name).unwrap();
+        let request = Request { steps: Some(12), mu: Some(1.0), strategy, ..Request::default() };
+        let plan = request.recommend(&mut unobserved()).unwrap().recommended().plan.clone();
+        let certificate = verify(&plan).unwrap();
+        assert_eq!(certificate.strategy, name);
+        assert_eq!(certificate.named_strategy(&plan), Some(names::strategy(name).unwrap()));
+        let changed = |key: &str, value: Value| {
+            let mut other = plan.certificate().unwrap().clone();
+            other[key] = value;
+            verify(&plan.clone().with_certificate(other).unwrap()).unwrap_err().to_string()
+        };
+        // No buffers are no more than one.
+        let fewer = if name == "identity" { "toeplitz" } else { "blt:1" };
+        for lie in [fewer, "banded-opt:2", "bisr:3", "quadtree", "blt:02", "auto", ""] {
+            let message = changed("strategy", lie.into());
+            assert!(message.contains("it states strategy"), "{name}, {lie}: {message}");
+        }
+        let message = changed("version", 2.into());
+        assert!(
+            message.contains("version 2, and this library reads version 3: make the plan again"),
+            "{message}"
+        );
+    }
 }
 
 #[test]

@@ -147,15 +147,15 @@ const WORDS: [&str; 22] = [
     "upper_bound",
     "gaussian",
     "amplified",
-    "zero_out",
-    "replace_one",
+    "zero-out",
+    "replace-one",
     "example",
     "user",
     "single",
     "full",
     "prefix",
-    "f32",
-    "bf16",
+    "identity",
+    "blt:4",
     "step",
     "tree_node",
     "sampler",
@@ -202,9 +202,9 @@ fn edit(plan: &mut Value, bases: &[Value], random: &mut Random) {
                 }
             }
         }
-        7 => body["num_steps"] = whole(body["num_steps"].as_u64().unwrap_or(1), random),
+        7 => body["steps"] = whole(body["steps"].as_u64().unwrap_or(1), random),
         8 => {
-            let n = body["num_steps"].as_u64().unwrap_or(1).clamp(1, 64) as usize;
+            let n = body["steps"].as_u64().unwrap_or(1).clamp(1, 64) as usize;
             let sampling = serde_json::to_value(small::sampling(random, n)).unwrap();
             match body {
                 Value::Object(map) if random.once_in(3) => drop(map.remove("sampling")),
@@ -214,14 +214,14 @@ fn edit(plan: &mut Value, bases: &[Value], random: &mut Random) {
         9 => body["form"] = other["plan"]["form"].clone(),
         10 => body["form"]["kernel"] = other["plan"]["form"]["kernel"].clone(),
         11 => {
-            let n = body["num_steps"].as_u64().unwrap_or(1).clamp(1, 64) as usize;
+            let n = body["steps"].as_u64().unwrap_or(1).clamp(1, 64) as usize;
             body["certificate"]["participation"] =
                 serde_json::to_value(small::participation(random, n)).unwrap();
         }
         12 => body["certificate"]["claim"]["delta"] = small::delta(random).into(),
         13 => body["form"]["restart_every"] = whole(4, random),
         14 => {
-            let n = body["num_steps"].as_u64().unwrap_or(1).min(100);
+            let n = body["steps"].as_u64().unwrap_or(1).min(100);
             body["form"]["output_scale"] =
                 (0..if random.once_in(2) { 1 } else { n }).map(|_| number(1.0, random)).collect();
         }
@@ -507,12 +507,13 @@ fn the_seal_is_no_obstacle() {
         assert!(matches!(read(&plan, &mut random), End::Accepted { violation: None, .. }));
         let noise = &mut plan["plan"];
         noise["stddev"] = (0.5 * noise["stddev"].as_f64().unwrap()).into();
+        noise["grid_exponent"] = (noise["grid_exponent"].as_i64().unwrap() - 1).into();
         let fits = &mut noise["certificate"]["claim"];
         for (key, factor) in [("noise_multiplier", 0.5), ("gdp_mu", 2.0)] {
             fits[key] = (factor * fits[key].as_f64().unwrap()).into();
         }
         assert!(matches!(read(&plan, &mut random), End::ByVerify(_)), "{plan}");
-        let empty = json!({ "corrnoise_plan": 1, "fingerprint": "", "plan": Value::Object(Map::new()) });
+        let empty = json!({ "corrnoise_plan": 2, "fingerprint": "", "plan": Value::Object(Map::new()) });
         assert!(matches!(read(&empty, &mut random), End::AtLoad(_)));
     }
 }

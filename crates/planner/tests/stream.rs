@@ -1,7 +1,7 @@
 //! From mathematics to noise: `C·C⁻¹ = I`, and the engine's stream is dense `C⁻¹Z`, for every strategy, normalised or not,
 //! restarted or not.
 
-use corrnoise_core::backend::{Backend, Step};
+use corrnoise_core::backend::{Add, Backend, Step};
 use corrnoise_core::chacha::ChaCha;
 use corrnoise_core::{
     Cpu, CpuOptions, Family, Gradients, Incarnations, Plan, Rounds, Row, RunKey, Shard, noise,
@@ -97,7 +97,9 @@ fn engine_stream(factorization: &Factorization) -> Vec<Vec<f32>> {
     (0..plan.num_steps())
         .map(|t| {
             let mut row = vec![0.0_f32; COORDS as usize];
-            let step = Step::lower(&plan, t, &incarnations, &mut terms).unwrap();
+            // Before the output grid, which is far coarser than the coefficients' digits.
+            let add = Add::Plain(plan.scale(t));
+            let step = Step { add, ..Step::lower(&plan, t, &incarnations, &mut terms).unwrap() };
             cpu.step(&step, Gradients::new(&mut [&mut row[..]])).unwrap();
             row
         })

@@ -9,6 +9,7 @@ mod key;
 mod layout;
 mod mechanism;
 mod memory;
+mod place;
 mod plan;
 mod recommend;
 mod sampler;

@@ -4,12 +4,14 @@ use crate::error::{busy, invalid, raise};
 use crate::key::Key;
 use crate::layout::Model;
 use crate::memory::{Memory, collect};
+use crate::place::{Options, place};
 use crate::plan::Plan;
 use crate::sampler::{Batch, Sampler};
-use corrnoise::{AnyMechanism, Checkpoint, CpuOptions, Device, Dtype, Place, Resume, Shard};
+use corrnoise::{AnyMechanism, Checkpoint, Device, Dtype, Resume, Shard};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use zeroize::Zeroizing;
@@ -17,7 +19,8 @@ use zeroize::Zeroizing;
 /// A running mechanism, which makes each step exactly once, in order, and none past the plan's end.
 #[pyclass(module = "corrnoise", frozen)]
 pub(crate) struct Mechanism {
-    running: Mutex<AnyMechanism>,
+    /// The mechanism itself, which `drop` takes.
+    running: ManuallyDrop<Mutex<AnyMechanism>>,
     plan: corrnoise::Plan,
     /// The key, for the sampler and the commitment, which must be available while another thread uses the mechanism.
     key: corrnoise::Key,
@@ -34,16 +37,6 @@ enum Given<'a> {
     Batch(&'a corrnoise::Batch),
     /// The caller vouches for the batch.
     Unchecked,
-}
-
-/// The place that the arguments name: `device` is "cpu", "scalar", "cuda" or "cuda:N"; `stream` is the address of a CUDA stream, 0 for
-/// the default one.
-fn place(device: &str, stream: usize, threads: usize, compact: bool) -> PyResult<Place> {
-    let device = device.parse().map_err(raise)?;
-    let options = CpuOptions { threads, compact, ..CpuOptions::default() };
-    // SAFETY: the caller's promise, in the text of `Mechanism`: a stream of the device's primary context, which is the one
-    // that PyTorch and the runtime use, that outlives the mechanism.
-    unsafe { Place::on_stream(device, options, std::ptr::with_exposed_provenance_mut(stream)) }.map_err(raise)
 }
 
 fn resume_mode(resume: &str, nonce: Option<&[u8]>) -> PyResult<Resume> {
@@ -92,7 +85,8 @@ impl Mechanism {
             Ok((make(key)?, copy))
         };
         let (mechanism, key) = py.detach(|| key.spend(make))?;
-        Ok(Mechanism { running: Mutex::new(mechanism), plan: plan.0.clone(), key, shard })
+        let running = ManuallyDrop::new(Mutex::new(mechanism));
+        Ok(Mechanism { running, plan: plan.0.clone(), key, shard })
     }
 
     fn lock(&self) -> PyResult<MutexGuard<'_, AnyMechanism>> {
@@ -139,13 +133,26 @@ impl Mechanism {
     }
 }
 
+impl Drop for Mechanism {
+    fn drop(&mut self) {
+        // SAFETY: this is the only place that takes it, and it is used no more.
+        let running = unsafe { ManuallyDrop::take(&mut self.running) };
+        // A mechanism waits for the threads that make a row ahead; the interpreter's other threads go on meanwhile.
+        Python::attach(|py| py.detach(|| drop(running)));
+    }
+}
+
 #[pymethods]
 impl Mechanism {
     /// Begins a run, at step 0. Takes the key. `replica` says that other processes add the same noise to the same gradients.
     /// With `awaits_state`, what the ledger refuses is refused at the first step, unless a state was loaded before. `stream` is the address of a CUDA stream that outlives the mechanism.
+    ///
+    /// None of the other options changes the noise. On the CPU, `threads` and `prepare_threads` are the numbers of threads of steps and of `prepare`, 0 for the usual ones, and `compact` keeps a ring
+    /// in its least memory. On CUDA, `rows_ahead` is the number of rows made at a time (None: the engine's rule; 1: none ahead, which `compact` means too), `prepare_stream` lets `prepare` make rows on a
+    /// stream of its own, and `max_state_bytes` limits what state and rows ahead take per parameter. These three are refused on the CPU.
     #[new]
     #[allow(clippy::too_many_arguments)] // keywords, in Python
-    #[pyo3(signature = (plan, key, model, *, ranges = None, replica = false, threads = 0, compact = false, device = "cpu", stream = 0, awaits_state = false))]
+    #[pyo3(signature = (plan, key, model, *, ranges = None, replica = false, threads = 0, compact = false, prepare_threads = 0, rows_ahead = None, prepare_stream = false, max_state_bytes = None, device = "cpu", stream = 0, awaits_state = false))]
     fn new(
         py: Python<'_>,
         plan: &Plan,
@@ -155,12 +162,18 @@ impl Mechanism {
         replica: bool,
         threads: usize,
         compact: bool,
+        prepare_threads: usize,
+        rows_ahead: Option<usize>,
+        prepare_stream: bool,
+        max_state_bytes: Option<u64>,
         device: &str,
         stream: usize,
         awaits_state: bool,
     ) -> PyResult<Mechanism> {
         let shard = model.shard(ranges, replica)?;
-        let place = place(device, stream, threads, compact)?;
+        let options =
+            Options { threads, compact, prepare_threads, rows_ahead, prepare_stream, max_state_bytes };
+        let place = place(device, stream, &options)?;
         let make = |key| match awaits_state {
             true => AnyMechanism::awaiting_state(&plan.0, key, shard.clone(), &place),
             false => AnyMechanism::new(&plan.0, key, shard.clone(), &place),
@@ -170,7 +183,7 @@ impl Mechanism {
 
     /// Resumes from any checkpoints that together hold the process's part of the model. Takes the key.
     #[staticmethod]
-    #[pyo3(signature = (plan, key, model, files, *, resume = "new", nonce = None, ranges = None, replica = false, threads = 0, compact = false, device = "cpu", stream = 0))]
+    #[pyo3(signature = (plan, key, model, files, *, resume = "new", nonce = None, ranges = None, replica = false, threads = 0, compact = false, prepare_threads = 0, rows_ahead = None, prepare_stream = false, max_state_bytes = None, device = "cpu", stream = 0))]
     #[allow(clippy::too_many_arguments)] // keywords, in Python
     fn resume(
         py: Python<'_>,
@@ -184,11 +197,17 @@ impl Mechanism {
         replica: bool,
         threads: usize,
         compact: bool,
+        prepare_threads: usize,
+        rows_ahead: Option<usize>,
+        prepare_stream: bool,
+        max_state_bytes: Option<u64>,
         device: &str,
         stream: usize,
     ) -> PyResult<Mechanism> {
         let (shard, resume) = (model.shard(ranges, replica)?, resume_mode(resume, nonce)?);
-        let place = place(device, stream, threads, compact)?;
+        let options =
+            Options { threads, compact, prepare_threads, rows_ahead, prepare_stream, max_state_bytes };
+        let place = place(device, stream, &options)?;
         let make = |key| {
             let checkpoints = files.iter().map(Checkpoint::open).collect::<corrnoise::Result<_>>()?;
             AnyMechanism::resume(&plan.0, key, shard.clone(), checkpoints, resume, &place)
@@ -224,6 +243,14 @@ impl Mechanism {
         }
         let list: Vec<(usize, usize)> = memory.iter().map(|memory| (memory.address, memory.len)).collect();
         py.detach(|| self.step(device, dtype, &list, batch))
+    }
+
+    /// Begins to make the noise of the next step in the background and returns at once; the step then only adds it. To be called after
+    /// a step, before the next gradients are computed. The bits are the same with and without. A refused step leaves what was made, a
+    /// checkpoint in between is that of the state before the step, and a second call does nothing. On CUDA it does nothing without `prepare_stream`.
+    fn prepare(&self, py: Python<'_>) -> PyResult<()> {
+        // The first call takes memory and starts threads, so that the interpreter's lock is released here too.
+        py.detach(|| self.lock()?.prepare().map_err(raise))
     }
 
     /// The sampler of this run: the batches that its plan's claim assumes, after a resume the same as before.

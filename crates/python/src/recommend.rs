@@ -99,8 +99,8 @@ fn count(keyword: &str, value: Option<i128>) -> PyResult<Option<u64>> {
 /// max_participations (a guard admits clients), or participation ("single", "cyclic:B,K", "minsep:B,K", "full": your own
 /// pipeline guarantees it); without any of them everyone takes part at most once.
 ///
-/// strategy is "auto" or one by name: "identity", "blt:4", "banded-opt:16", "bisr:8", …; sampling, for one strategy, "cyclic"
-/// (the default), "poisson", "block-poisson:B", "balls-in-bins" or "none". workload is "prefix", "momentum:BETA",
+/// strategy is "auto" or one by name: "identity", "blt:4", "banded-opt:16", "bisr:8", …; sampling, for one strategy, is the
+/// name of a scheme, "cyclic" by default; `corrnoise plan --help` and docs/cli.md list all. workload is "prefix", "momentum:BETA",
 /// "momentum:BETA,DECAY" or "nesterov:BETA"; objective "max" or "rms"; adjacency "zero-out" or "replace-one"; unit
 /// "example" or "user". The interpreter's lock is released meanwhile.
 #[pyfunction]

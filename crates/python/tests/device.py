@@ -70,4 +70,25 @@ for _ in range(5):
     refused(corrnoise.Mechanism(plan(), key(), layout), tensors, "gradients are on cuda:0: expected cpu")
     on_device.add_to(tensors)
 assert b"".join(t.values().tobytes() for t in tensors) == expected("blt", "float32")
+
+# Options change memory and no bit; what they ask for is seen in the text.
+for options, told in [
+    ({"compact": True}, ""),
+    ({"rows_ahead": 3}, ", 3 rows at a time"),
+    ({"rows_ahead": 2, "prepare_stream": True}, ", 2 rows at a time, prepared on a stream of its own"),
+    ({"compact": True, "prepare_stream": True}, ", prepared on a stream of its own"),
+]:
+    noise = corrnoise.Mechanism(plan(), key(), layout, device="cuda:0", **options)
+    assert told in repr(noise) and ("rows at" in repr(noise)) == ("rows at" in told), noise
+    for _ in range(5):
+        tensors = [Tensor(g) for g in gradients()]
+        noise.add_to(tensors)
+        noise.prepare()
+    assert b"".join(t.values().tobytes() for t in tensors) == expected("blt", "float32"), options
+try:
+    corrnoise.Mechanism(plan(), key(), layout, device="cuda:0", max_state_bytes=3)
+except corrnoise.InvalidArgument as error:
+    assert "max_state_bytes is 3: expected at least" in str(error), error
+else:
+    raise AssertionError("a state that does not fit was accepted")
 print("the device made the bits of Rust")

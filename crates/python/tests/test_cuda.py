@@ -20,6 +20,23 @@ def test_devices_are_named():
         corrnoise.Mechanism(plan(), key(), 5, stream=16)
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"rows_ahead": 8}, "rows_ahead is 8: expected None on cpu"),
+        ({"rows_ahead": 1}, "rows_ahead is 1: expected None on cpu"),
+        ({"prepare_stream": True}, "prepare_stream is True: expected False on cpu"),
+        ({"max_state_bytes": 0}, "max_state_bytes is 0: expected None on cpu"),
+        ({"compact": True, "rows_ahead": 8, "device": "cuda"}, "rows_ahead is 8: expected None or 1 with compact=True"),
+    ],
+)
+def test_options_of_other_devices_are_refused(options, text):
+    with pytest.raises(corrnoise.InvalidArgument, match=text):
+        corrnoise.Mechanism(plan(), key(), 5, **options)
+    with pytest.raises(corrnoise.InvalidArgument, match=text):
+        corrnoise.Mechanism.resume(plan(), key(), 5, ["nowhere"], **options)
+
+
 def test_without_a_driver_there_is_an_exception():
     with pytest.raises((errors.DeviceError, corrnoise.InvalidArgument), match="driver|CUDA"):
         corrnoise.Mechanism(plan(), key(), 5, device="cuda:99")

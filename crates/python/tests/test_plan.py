@@ -44,10 +44,12 @@ def federated(**options):
 def test_what_a_plan_says_of_itself(tmp_path):
     made = federated()
     assert made.epsilon == pytest.approx(3, rel=1e-5) and made.epsilon <= 3 and made.delta == 1e-7
-    assert made.sampling == {"kind": "min_sep", "min_sep": 6, "max_participations": 2}
+    assert made.sampling == {"kind": "minsep", "min_sep": 6, "max_participations": 2}
     assert made.certificate["claim"]["epsilon"] == made.epsilon and made.certificate["clip_norm"] == 1.0
+    named = {"strategy": "blt:2", "unit": "example", "adjacency": "zero-out"}
+    assert named.items() <= made.certificate.items() and body(made)["steps"] == 24
     assert made.verify() is None
-    for part in ["num_steps=24", f"epsilon={made.epsilon}", "delta=1e-7", "strategy='BLT", made.fingerprint]:
+    for part in ["num_steps=24", f"epsilon={made.epsilon}", "delta=1e-7", "strategy='blt:2'", made.fingerprint]:
         assert part in repr(made), part
     made.save(tmp_path / "plan.json")
     assert corrnoise.Plan.load(tmp_path / "plan.json") == made == pickle.loads(pickle.dumps(made)) == federated()

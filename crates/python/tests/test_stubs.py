@@ -46,5 +46,5 @@ def test_everything_has_a_text():
 
 
 def test_versions():
-    assert corrnoise.NOISE_SPEC_VERSION == 1
+    assert corrnoise.NOISE_SPEC_VERSION == 2
     assert corrnoise.__version__.count(".") == 2

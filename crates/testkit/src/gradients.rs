@@ -14,3 +14,11 @@ pub fn assert_same<E: Element>(left: &[E], right: &[E], what: &str) {
         panic!("{what}: coordinate {at}: {:?} and {:?}", left[at], right[at]);
     }
 }
+
+/// The gradient at `place` that brings a sum exactly between two points of the output grid, where it is rounded up, or the next smaller
+/// one, so that every bit of noise and dither shows. `fraction` is that of `Grid::noise`. The gradient is one of several, some units apart,
+/// that f32 represents exactly.
+pub fn grid_edge(fraction: f32, unit: f32, place: usize, exactly: bool) -> f32 {
+    let units = 3.5 - fraction + (place % 5) as f32 - 2.0;
+    unit * if exactly { units } else { units.next_down() }
+}

@@ -63,6 +63,19 @@ fn any(shard: Shard, options: CpuOptions) -> AnyMechanism {
 }
 
 #[test]
+fn prepared_or_not_the_bits_are_the_same() {
+    // More than 32 tiles, so that the row is not left to the step.
+    let var = || Var::zeros(40_000, DType::F32, &Device::Cpu).unwrap();
+    let start = || CorrelatedNoise::new([("weight", var())], &plan(), key()).unwrap();
+    let (mut plain, mut ahead) = (start(), start());
+    for _ in 0..6 {
+        ahead.prepare().unwrap();
+        assert_eq!(step(&mut plain), step(&mut ahead));
+    }
+    assert!(ahead.mechanism().state_bytes() > plain.mechanism().state_bytes(), "a row was made ahead");
+}
+
+#[test]
 fn variables_are_sorted_by_name() {
     let (mut expected, mut noise) = (engine(), CorrelatedNoise::new(vars(), &plan(), key()).unwrap());
     let mut listed: Vec<(String, Var)> = vars().into_iter().collect();

@@ -1,94 +1,78 @@
 //! Noise throughput on a CUDA device: the median of at least 20 steps timed by events on the stream, after warm-up, with the L2 cache
-//! overwritten before each, beside a plain copy in the same run.
+//! overwritten before each, beside a plain copy in the same run. Forms whose rows pay to be made ahead are measured so, after `prepare`, and fused.
 
 use super::args::BenchArgs;
-use super::budget;
+use super::budget::Gpu;
 use super::machine::Machine;
-use super::throughput::{self, Kind, Measured};
-use super::traffic::Traffic;
-use crate::failure::{Failure, Result};
-use corrnoise::cuda::cudarc::driver::{CudaStream, DriverError, sys::CUevent_flags};
-use corrnoise::cuda::{OnCuda, stream};
-use corrnoise::{Form, Key, Mechanism, Plan, Shard};
-use std::sync::Arc;
+use super::throughput::{self, Kind, Measured, Prepare, median_of};
+use crate::failure::Result;
+use crate::parse::Device;
+use corrnoise::examine::Way;
+use corrnoise::planner::{Execution, Moved};
+use corrnoise::{Dtype, examine};
 
-const WARM_UP: usize = 3;
 const LEAST_TIMED: usize = 20;
-/// Larger than any L2.
-const FLUSH_BYTES: usize = 256 << 20;
-
-fn failed(error: DriverError) -> Failure {
-    Failure::input(format!("CUDA device failed: {error}"))
-}
 
 /// Measures the device with this ordinal.
 pub fn measure(args: &BenchArgs, ordinal: usize) -> Result<Machine> {
     let timed = (args.steps.unwrap_or(0) as usize).max(LEAST_TIMED);
-    let stream = stream(ordinal)?;
-    let name = stream.context().name().unwrap_or_else(|_| "CUDA device".into());
-    let copied: usize = if args.quick { 16 << 20 } else { 128 << 20 };
-    let from = stream.alloc_zeros::<f32>(copied).map_err(failed)?;
-    let mut to = stream.alloc_zeros::<f32>(copied).map_err(failed)?;
-    let copy = median(&stream, timed, || stream.memcpy_dtod(&from, &mut to).map_err(failed))?;
-    let copy_rate = 8.0 * copied as f64 / copy;
-    drop((from, to));
+    let device = examine::open(Device::Cuda(ordinal))?;
+    let facts = device.facts()?;
+    let copied: usize = if args.quick { 64 << 20 } else { 512 << 20 };
+    let mut fastest = 2.0 * copied as f64 / median_of(&mut device.copy_seconds(copied, timed)?);
     let mut forms = Vec::new();
-    for (form_name, kind, bands, form) in throughput::forms()? {
+    for (name, kind, bands, form) in throughput::forms()? {
         let rows = if kind == Kind::Regenerate { bands } else { 1 };
         // A GPU has ten times the bandwidth: ten times the parameters.
         let params = 10 * throughput::size(&form, rows, args.quick);
-        let seconds = noise_seconds(&stream, &form, bands, params, timed)?;
-        // The kernels work row by row.
-        let bytes_per_param = Traffic::new(&form, 1).bytes() as f64;
-        let rate = bytes_per_param * params as f64 / seconds;
+        let rows_ahead = Execution::rows_ahead_on_gpu(&form);
+        let time = |rows_ahead, prepare| {
+            let way = Way { rows_ahead, prepare };
+            device.step_seconds(&form, bands, params, Dtype::F32, way, timed)
+        };
+        let rate = |mut seconds: Vec<f64>| params as f64 / median_of(&mut seconds);
+        let params_per_second = rate(time(rows_ahead, false)?.step);
+        let moved = |prepared| Moved::of(&form, Execution { gradient: Dtype::F32, rows_ahead, prepared });
+        let (mut fused, mut prepare) = (None, None);
+        if rows_ahead > 1 {
+            let rate_of_fused = rate(time(1, false)?.step);
+            let fused_bytes = Moved::of(&form, Execution::fused(Dtype::F32)).total();
+            fastest = fastest.max(fused_bytes * rate_of_fused);
+            fused = Some(rate_of_fused);
+            let both = time(rows_ahead, true)?;
+            let (step, with_prepare) = (rate(both.step), rate(both.with_prepare));
+            prepare = Some(Prepare {
+                critical_bytes_per_param: moved(true).critical,
+                background_bytes_per_param: moved(true).background,
+                step_params_per_second: step,
+                prepare_params_per_second: 1.0 / (1.0 / with_prepare - 1.0 / step).max(0.0),
+            });
+        }
+        let bytes_per_param = moved(false).total();
         forms.push(Measured {
-            name: form_name,
+            name,
             kind,
             bands,
             state_bytes_per_param: form.state_bytes_per_param(),
             bytes_per_param,
+            rows_ahead,
             measured_params: params,
-            params_per_second: params as f64 / seconds,
-            gb_per_second: rate / 1e9,
+            params_per_second,
+            fused_params_per_second: fused,
+            gb_per_second: bytes_per_param * params_per_second / 1e9,
             share_of_bandwidth: 0.0,
+            prepare,
+            form,
         });
     }
-    let bytes_per_second = throughput::bandwidth(&mut forms, copy_rate);
+    let bytes_per_second = throughput::bandwidth(&mut forms, fastest);
     // The rate of training is the peak's share that was asked for, where the peak is known.
-    let known = budget::GPUS.iter().find(|gpu| name.contains(&gpu.name[..4]));
-    let flops_per_second = known.map(|gpu| gpu.peak_flops * args.mfu);
-    Ok(Machine { device: name, threads: 0, flops_per_second, bytes_per_second, forms })
-}
-
-fn noise_seconds(
-    stream: &Arc<CudaStream>,
-    form: &Form,
-    bands: usize,
-    params: u64,
-    timed: usize,
-) -> Result<f64> {
-    let plan = Plan::new((bands + WARM_UP + timed) as u64, form.clone(), 0.5)?;
-    let mut noise = Mechanism::cuda(&plan, Key::from_os()?, Shard::whole(params)?, stream)?;
-    let mut gradient = stream.alloc_zeros::<f32>(params as usize).map_err(failed)?;
-    // A step has all its rows only after as many as there are bands.
-    for _ in 0..bands {
-        noise.add_to(&mut gradient)?;
-    }
-    median(stream, timed, || Ok(noise.add_to(&mut gradient)?))
-}
-
-fn median(stream: &Arc<CudaStream>, timed: usize, mut step: impl FnMut() -> Result<()>) -> Result<f64> {
-    let mut flush = stream.alloc_zeros::<u8>(FLUSH_BYTES).map_err(failed)?;
-    let flags = Some(CUevent_flags::CU_EVENT_DEFAULT);
-    let mut seconds = Vec::new();
-    for _ in 0..WARM_UP + timed {
-        stream.memset_zeros(&mut flush).map_err(failed)?;
-        let start = stream.record_event(flags).map_err(failed)?;
-        step()?;
-        let end = stream.record_event(flags).map_err(failed)?;
-        seconds.push(f64::from(start.elapsed_ms(&end).map_err(failed)?) / 1e3);
-    }
-    let timed_seconds = &mut seconds[WARM_UP..];
-    timed_seconds.sort_by(f64::total_cmp);
-    Ok(timed_seconds[timed / 2])
+    let gpu = Gpu::of_device(
+        &facts.name,
+        facts.memory_bytes_per_second,
+        facts.multiprocessors as f64,
+        facts.clock_hz,
+    );
+    let flops_per_second = gpu.peak_flops.map(|peak| peak * args.mfu);
+    Ok(Machine { device: facts.name, threads: 0, flops_per_second, bytes_per_second, forms })
 }

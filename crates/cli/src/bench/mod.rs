@@ -2,25 +2,29 @@
 
 mod args;
 mod budget;
-#[cfg(feature = "cuda")]
 mod cuda;
 mod machine;
 mod model;
 mod report;
 mod throughput;
 pub mod traffic;
+mod ways;
 
 pub(crate) use args::BenchArgs;
+pub(crate) use budget::Gpu;
 pub use model::remark;
+pub(crate) use throughput::{forms as bench_forms, median_of};
 
 use crate::failure::{Failure, Outcome, Result};
 use crate::output::Output;
 use crate::parse::Device;
 use crate::plot::overhead_picture::{self, Overheads};
+use corrnoise::Dtype;
+use corrnoise::planner::Execution;
 use machine::Machine;
 use model::Model;
 use report::{Overhead, Remark, Report};
-use throughput::Measured;
+use ways::{WayCost, ways};
 
 /// Bands of the remark on relative cost.
 const REMARK_BANDS: usize = 100;
@@ -31,10 +35,27 @@ pub(crate) fn run(args: &BenchArgs, output: &mut Output<'_>) -> Result<Outcome> 
     let machine = match args.device {
         Device::Cpu | Device::Scalar => machine::measure(args)?,
         Device::Cuda(ordinal) => measure_cuda(args, ordinal)?,
+        other => {
+            return Err(Failure::value(
+                "device",
+                other,
+                "one that can be measured: the CPU or a GPU with CUDA",
+            ));
+        }
     };
-    let overheads = overheads(&machine, &model, args);
-    let remarks = remarks(&machine, args);
-    let report = Report { machine, model, overheads, remarks };
+    let gpus: Vec<Gpu> = budget::known().into_iter().chain(args.machine.iter().cloned()).collect();
+    if let Some(twice) = args
+        .machine
+        .iter()
+        .enumerate()
+        .find(|(i, gpu)| args.machine[..*i].iter().any(|other| other.name == gpu.name))
+    {
+        return Err(Failure::value("machine", &twice.1.name, "another name for each"));
+    }
+    let ways = ways(&machine.forms, &gpus);
+    let overheads = overheads(&machine, &ways, &gpus, &model, args);
+    let remarks = remarks(&machine, &gpus, args);
+    let report = Report { machine, model, ways, overheads, remarks };
     if let Some(picture) = &args.plot {
         draw(&report, picture)?;
     }
@@ -60,35 +81,37 @@ fn check(args: &BenchArgs) -> Result<()> {
     }
 }
 
-#[cfg(feature = "cuda")]
 fn measure_cuda(args: &BenchArgs, ordinal: usize) -> Result<Machine> {
-    cuda::measure(args, ordinal)
+    // The library may have the engine because another package of the build asked for it; this program did not.
+    match cfg!(feature = "cuda") {
+        true => cuda::measure(args, ordinal),
+        false => Err(crate::failure::without_cuda("--device cuda")),
+    }
 }
 
-#[cfg(not(feature = "cuda"))]
-fn measure_cuda(_: &BenchArgs, _: usize) -> Result<Machine> {
-    Err(crate::failure::without_cuda("--device cuda"))
-}
-
-/// Noise time over gradient time, of every form, where it was measured and on the GPUs that are predicted.
-fn overheads(machine: &Machine, model: &Model, args: &BenchArgs) -> Vec<Overhead> {
+/// Noise time over gradient time, of every way to run a form, where it was measured and on the GPUs that are predicted. Only what lies on
+/// the critical path counts.
+fn overheads(
+    machine: &Machine,
+    ways: &[WayCost],
+    gpus: &[Gpu],
+    model: &Model,
+    args: &BenchArgs,
+) -> Vec<Overhead> {
     let mut list = Vec::new();
-    for form in machine.forms.iter().filter(|form| form.name != remark_form()) {
-        let params = model.params as f64;
-        if let Some(flops) = machine.flops_per_second {
-            let noise = params / form.params_per_second;
-            list.push(Overhead::new(
-                form.name.clone(),
-                machine.device.clone(),
-                "measured",
-                noise,
-                model.flops_per_step / flops,
-            ));
+    let params = model.params as f64;
+    for cost in ways.iter().filter(|cost| cost.form != remark_form()) {
+        let own = machine.forms.iter().find(|form| form.name == cost.form);
+        let rate = own.and_then(|form| form.measured(cost.way));
+        if let (Some(flops), Some(rate)) = (machine.flops_per_second, rate) {
+            let gradient = model.flops_per_step / flops;
+            list.push(Overhead::new(cost, machine.device.clone(), "measured", params / rate, gradient));
         }
-        for gpu in &budget::GPUS {
-            let noise = params * gpu.seconds_per_param(form.bands, form.kind);
-            let gradient = model.flops_per_step / (gpu.peak_flops * args.mfu);
-            list.push(Overhead::new(form.name.clone(), gpu.name.into(), "predicted", noise, gradient));
+        for (gpu, predicted) in gpus.iter().zip(&cost.predicted) {
+            let Some(peak) = gpu.peak_flops else { continue };
+            let gradient = model.flops_per_step / (peak * args.mfu);
+            let noise = params * predicted.critical_seconds_per_param;
+            list.push(Overhead::new(cost, gpu.name.clone(), "predicted", noise, gradient));
         }
     }
     list
@@ -99,7 +122,7 @@ fn remark_form() -> String {
 }
 
 /// The remark's two examples: by operations alone, then by what memory makes of them.
-fn remarks(machine: &Machine, args: &BenchArgs) -> Vec<Remark> {
+fn remarks(machine: &Machine, gpus: &[Gpu], args: &BenchArgs) -> Vec<Remark> {
     let ring = machine.forms.iter().find(|form| form.name == remark_form());
     let example = |seq: u64| {
         let (bands, batch) = (REMARK_BANDS as u64, 1000);
@@ -107,9 +130,11 @@ fn remarks(machine: &Machine, args: &BenchArgs) -> Vec<Remark> {
         let measured = ring.zip(machine.flops_per_second).map(|(ring, flops)| {
             (machine.device.clone(), "measured", 1.0 / ring.params_per_second / (flops_per_param / flops))
         });
-        let predicted = budget::GPUS.iter().map(|gpu| {
-            let noise = gpu.seconds_per_param(REMARK_BANDS, throughput::Kind::Ring);
-            (gpu.name.to_owned(), "predicted", noise / (flops_per_param / (gpu.peak_flops * args.mfu)))
+        let predicted = gpus.iter().filter_map(|gpu| {
+            let (kind, execution) = (throughput::Kind::Ring, Execution::fused(Dtype::F32));
+            let noise = gpu.seconds_per_param(&ring?.form, REMARK_BANDS, kind, execution).critical;
+            let gradient = flops_per_param / (gpu.peak_flops? * args.mfu);
+            Some((gpu.name.clone(), "predicted", noise / gradient))
         });
         Remark {
             bands,
@@ -124,17 +149,17 @@ fn remarks(machine: &Machine, args: &BenchArgs) -> Vec<Remark> {
 
 fn draw(report: &Report, picture: &crate::parse::Picture) -> Result<()> {
     let devices = report.devices();
-    let forms = report.machine.forms.iter().filter(|form| form.name != remark_form());
-    let shares = |form: &Measured| {
+    let shares = |cost: &WayCost| {
         let of = |(device, _): &(&str, &str)| {
-            let own = report.overheads.iter().find(|o| o.form == form.name && o.device == *device);
-            own.map_or(f64::NAN, |overhead| overhead.overhead)
+            report.overhead_of(cost, device).map_or(f64::NAN, |own| own.overhead)
         };
         devices.iter().map(of).collect::<Vec<f64>>()
     };
+    let row = |cost: &WayCost| (cost.label(), shares(cost));
+    let shown = report.ways.iter().filter(|cost| cost.form != remark_form());
     let overheads = Overheads {
         title: report.model.describe(),
-        forms: forms.map(|form| (form.name.as_str(), shares(form))).collect(),
+        forms: shown.map(row).collect(),
         devices: devices.clone(),
     };
     overhead_picture::draw(&overheads, picture)

@@ -49,22 +49,14 @@ impl PlanNoise {
 /// The plan's own schedule, and Poisson sampling of the same batches on average where there is a dataset to sample from, each with
 /// how the picture names it. Independent noise needs no blocks that take turns: it is sampled from the whole dataset.
 fn schedules_of_independent_noise(own: &Schedule) -> Vec<(Schedule, String)> {
-    let poisson = |dataset_size: u64, sampling_prob: f64| {
-        let schedule = Schedule::Sampling(Sampling::Poisson { dataset_size, sampling_prob });
-        (schedule, format!(", Poisson, p = {}", digits(sampling_prob)))
-    };
     let same = (own.clone(), ", same schedule".to_owned());
-    match own.sampling() {
-        Some(Sampling::Poisson { dataset_size, sampling_prob }) => vec![poisson(dataset_size, sampling_prob)],
-        Some(Sampling::BlockPoisson { dataset_size, num_blocks, sampling_prob }) => {
-            vec![poisson(dataset_size, sampling_prob / num_blocks as f64)]
-        }
-        Some(
-            Sampling::Cyclic { dataset_size, num_batches: per_epoch }
-            | Sampling::BallsInBins { dataset_size, num_bins: per_epoch },
-        ) => vec![same, poisson(dataset_size, 1.0 / per_epoch as f64)],
-        Some(Sampling::MinSep { .. }) | None => vec![same],
-    }
+    let Some(sampling) = own.sampling() else { return vec![same] };
+    let (Some(dataset_size), Some(sampling_prob)) = (sampling.dataset_size(), sampling.mean_rate()) else {
+        return vec![same];
+    };
+    let schedule = Schedule::Sampling(Sampling::Poisson { dataset_size, sampling_prob });
+    let poisson = (schedule, format!(", Poisson, p = {}", digits(sampling_prob)));
+    if own.is_poisson() { vec![poisson] } else { vec![same, poisson] }
 }
 
 /// The last of the picture's charts.

@@ -2,7 +2,7 @@
 
 use super::Finding;
 use crate::failure::{Failure, Result};
-use corrnoise::backend::{Backend, Step, StepKernel};
+use corrnoise::backend::{Add, Backend, Step, StepKernel};
 use corrnoise::chacha::ChaCha;
 use corrnoise::vectors::{self, Vector};
 use corrnoise::{
@@ -67,7 +67,12 @@ pub fn words_to_normals(_: bool) -> Result<Finding> {
         let word = |name| Ok::<_, Failure>(vector.hex(name)? as u32);
         let (got, expected) = match vector.kind {
             "radius" => (vec![gauss::radius(word("word")?)], vector.words("bits")?),
-            "tail" => (vec![gauss::tail_radius(word("word")?, word("extension")?)], vector.words("bits")?),
+            "tail" => match vector.words("words")?[..] {
+                [word, first, second] => {
+                    (vec![gauss::tail_radius(word, first, second)], vector.words("bits")?)
+                }
+                _ => return Err(vector.unknown().into()),
+            },
             "angle" => {
                 let (sin, cos) = gauss::sin_cos(word("word")?);
                 (vec![sin, cos], [vector.words("sin")?, vector.words("cos")?].concat())
@@ -112,8 +117,8 @@ pub fn normals(_: bool) -> Result<Finding> {
         // One key for all incarnations, so that any incarnation in the row's name is known.
         let keys: Vec<_> = (0..=row.incarnation()).map(|_| RunKey::from_bytes(key)).collect();
         for (isa, name) in ENGINES {
-            let step =
-                Step { number: 0, scale: 1.0, kernel: StepKernel::Regenerate { terms: &[(row, 1.0)] } };
+            let kernel = StepKernel::Regenerate { terms: &[(row, 1.0)] };
+            let step = Step { number: 0, add: Add::Plain(1.0), dither: row, kernel };
             let got = added(&mut engine(isa, &keys, &plan, coords.clone())?, &step, expected.len())?;
             tally.compare(&vector, name, &got, &expected);
         }
@@ -143,7 +148,8 @@ pub fn forms(_: bool) -> Result<Finding> {
             let mut got = Vec::new();
             for t in 0..steps {
                 let mut terms = Vec::new();
-                got.push(added(&mut cpu, &Step::lower(&plan, t, &incarnations, &mut terms)?, len)?[at]);
+                let step = Step::lower(&plan, t, &incarnations, &mut terms)?;
+                got.push(added(&mut cpu, &Step { add: Add::Plain(1.0), ..step }, len)?[at]);
             }
             tally.compare(&vector, name, &got, &expected);
         }
@@ -156,10 +162,10 @@ pub fn forms(_: bool) -> Result<Finding> {
 fn add<E: Element>(vector: &Vector, isa: Isa) -> Result<Vec<u32>> {
     let mut gradient: Vec<E> = vector.words("before")?.into_iter().map(E::from_bits).collect();
     let plan = Plan::new(1, Form::independent(), 1.0)?.with_rounds(vector.rounds()?)?;
-    let mut cpu = engine(isa, &[RunKey::from_bytes(vector.key()?)], &plan, 0..gradient.len() as u64)?;
-    let kernel = StepKernel::Blt { row: vector.row()?, scale: &[], decay: &[], fresh: true };
-    let step = Step { number: 0, scale: f32::from_bits(vector.hex("scale")? as u32), kernel };
-    cpu.step(&step, Gradients::new(&mut [&mut gradient[..]]))?;
+    let first = vector.decimal("coord")?;
+    let coords = first..first + gradient.len() as u64;
+    let mut cpu = engine(isa, &[RunKey::from_bytes(vector.key()?)], &plan, coords)?;
+    cpu.step(&vector.step()?, Gradients::new(&mut [&mut gradient[..]]))?;
     Ok(gradient.into_iter().map(E::to_bits).collect())
 }
 
@@ -173,5 +179,5 @@ pub fn gradients(_: bool) -> Result<Finding> {
         }
         tally.lines += 1;
     }
-    tally.finding("f32, bf16, f16; scalar, fastest engine")
+    tally.finding(&format!("{}; scalar, fastest engine", Dtype::ALL.map(Dtype::name).join(", ")))
 }

@@ -24,7 +24,9 @@ fn plans() -> Result<Vec<(&'static str, Plan)>> {
         ("ring free rows", Form::banded(&free)?),
         ("regenerate", Form::regenerate(&series::binomial(0.5, 5))?),
     ];
-    forms.into_iter().map(|(name, form)| Ok((name, Plan::new(STEPS, form, 0.75)?))).collect()
+    // Where every digit of the noise shows.
+    let plan = |form| Plan::new(STEPS, form, 0.75)?.with_finest_grid();
+    forms.into_iter().map(|(name, form)| Ok((name, plan(form)?))).collect()
 }
 
 fn key() -> Key {
@@ -57,6 +59,11 @@ fn bits<E: Element>(mechanism: &mut AnyMechanism, steps: u64) -> Result<Vec<u32>
     Ok(run::<E>(mechanism, steps)?.into_iter().map(E::to_bits).collect())
 }
 
+/// Everything that is compared, in words.
+fn compared() -> Result<String> {
+    Ok(format!("{} forms, {}, {STEPS} steps", plans()?.len(), Dtype::names("and")))
+}
+
 /// Compares two engines on every form and gradient type.
 fn compare(dim: u64, left: (Isa, usize), right: (Isa, usize)) -> Result<Option<String>> {
     for (name, plan) in plans()? {
@@ -86,20 +93,14 @@ pub fn scalar_and_simd(quick: bool) -> Result<Finding> {
     // Plain Rust is some 30 times as slow.
     let difference = compare(coords(quick) / 8, (Isa::Scalar, 0), (Isa::Auto, 0))?;
     let fastest = fastest.split(',').next().unwrap_or_default();
-    Ok(finding(
-        difference,
-        format!("{} forms, f32, bf16 and f16, {STEPS} steps: scalar and {fastest}", plans()?.len()),
-    ))
+    Ok(finding(difference, format!("{}: scalar and {fastest}", compared()?)))
 }
 
 pub fn threads(quick: bool) -> Result<Finding> {
     // More threads than cores, too: which thread takes which piece must not matter.
     let many = std::thread::available_parallelism().map_or(1, usize::from).max(2) + 1;
     let difference = compare(coords(quick), (Isa::Auto, 1), (Isa::Auto, many))?;
-    Ok(finding(
-        difference,
-        format!("{} forms, f32, bf16 and f16, {STEPS} steps: 1 and {many} threads", plans()?.len()),
-    ))
+    Ok(finding(difference, format!("{}: 1 and {many} threads", compared()?)))
 }
 
 pub fn shards(quick: bool) -> Result<Finding> {

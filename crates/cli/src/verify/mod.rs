@@ -4,6 +4,7 @@ mod answers;
 mod args;
 mod covariance;
 mod engines;
+mod gpu;
 mod statistics;
 
 pub(crate) use args::VerifyArgs;
@@ -84,6 +85,9 @@ const CHECKS: [(&str, Run); 12] = [
 ];
 
 pub(crate) fn run(args: &VerifyArgs, output: &mut Output<'_>) -> Result<Outcome> {
+    if let Some(device) = args.device {
+        return gpu::run(args, device, output);
+    }
     let mut runs: Vec<(&'static str, BoxedRun)> = Vec::new();
     if let Some(path) = &args.plan {
         // One that does not load is bad input, not a check that failed.

@@ -83,7 +83,8 @@ fn moment(k: i32) -> f64 {
 /// Samples with one factor on all values, 1 but for tests.
 fn sample(quick: bool, factor: f32) -> Result<Sums> {
     let rows = if quick { ROWS / 8 } else { ROWS };
-    let plan = Plan::new(rows, Form::independent(), 1.0)?;
+    // Four points of the grid to a bin.
+    let plan = Plan::new(rows, Form::independent(), 1.0)?.with_finest_grid()?;
     let key = Key::from_bytes(*b"corrnoise verify: a public key!!", "statistics");
     let mut mechanism = Mechanism::cpu(&plan, key, Shard::whole(COORDS)?)?;
     let mut values = vec![0.0_f32; COORDS as usize];

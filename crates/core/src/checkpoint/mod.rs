@@ -26,14 +26,20 @@ use std::path::PathBuf;
 /// Coordinates per hashed section of a slot.
 const SECTION: u64 = 1 << 16;
 
-/// Version of the file format.
-pub(crate) const VERSION: u32 = 1;
+/// The version of the file format. It is that of the noise: a state of version 1 belongs to noise that is no longer made.
+pub(crate) const VERSION: u32 = 2;
 
 /// The key of the metadata entry.
 const ENTRY: &str = "corrnoise";
 
 /// The path shown for a checkpoint that is not a file: errors say "checkpoint in memory".
 const IN_MEMORY: &str = "in memory";
+
+/// The entry of the metadata that every version has.
+#[derive(Deserialize)]
+struct Head {
+    version: u32,
+}
 
 /// The metadata of a checkpoint.
 #[derive(Clone, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! Reading a checkpoint, whole or in part; truncated, corrupted and foreign files are refused.
 
 use super::source::Source;
-use super::{ENTRY, IN_MEMORY, Info, SECTION, VERSION, mac};
+use super::{ENTRY, Head, IN_MEMORY, Info, SECTION, VERSION, mac};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::form::STATE_BYTES;
@@ -79,11 +79,21 @@ impl Checkpoint {
         source.read_at(0, &mut header).map_err(Error::io("read checkpoint", path))?;
         let metadata: Metadata = serde_json::from_slice(&header[8..]).map_err(|_| foreign())?;
         let entry = metadata.metadata().as_ref().and_then(|map| map.get(ENTRY)).ok_or_else(foreign)?;
+        // The version comes first: another one may have other entries.
+        match serde_json::from_str(entry) {
+            Ok(Head { version }) if version < VERSION => {
+                return Err(refuse(format!(
+                    "it was written by version {version}, whose noise this library (version {VERSION}) does not make: \
+                     begin the run anew, with a plan of `corrnoise plan`"
+                )));
+            }
+            Ok(Head { version }) if version > VERSION => {
+                return Err(refuse(format!("format version {version}: this library reads {VERSION}")));
+            }
+            _ => {}
+        }
         let info: Info =
             serde_json::from_str(entry).map_err(|error| refuse(format!("its metadata: {error}")))?;
-        if info.version != VERSION {
-            return Err(refuse(format!("format version {}: this library reads {VERSION}", info.version)));
-        }
         let expected = header.len() as u64 + metadata.data_len() as u64;
         if size != expected {
             let verdict = if size < expected { "truncated" } else { "followed by foreign bytes" };
@@ -271,7 +281,7 @@ impl Shape {
         self.slots as u64 * self.coords.div_ceil(SECTION)
     }
 
-    /// The offset of the block hashes, counted from the end of the header.
+    /// The offset of the section hashes, counted from the end of the header.
     fn hashes_at(&self) -> u64 {
         self.slots as u64 * self.coords * STATE_BYTES as u64
     }

@@ -24,7 +24,7 @@ pub(crate) struct Content<'a, B> {
 
 /// Writes a checkpoint to a file that appears whole or not at all.
 pub(crate) fn write<B: Backend>(path: &Path, content: &Content<'_, B>) -> Result<()> {
-    // The writes bypass the buffer, which nothing would wipe of state and key; blocks are large enough without it.
+    // The writes bypass the buffer, which nothing would wipe of state and key; single writes are large enough without it.
     write_atomically(path, Access::Owner, |file| content.write_to(&mut &**file.get_ref(), path))
 }
 

@@ -1,6 +1,6 @@
 //! The BLT kernel: a few buffers per coordinate, each updated in place. Device twin: `kernels/blt.cu`.
 
-use super::kernels::{Job, Simd, Span, Tile, add, spans};
+use super::kernels::{Fold, Job, Phase, Simd, Span, Tile, add, spans};
 use super::lanes::{Lanes, Stored};
 use super::pieces::Piece;
 use super::prefetch::Streams;
@@ -20,17 +20,25 @@ pub(super) unsafe fn run<E: Simd, G: Stored, const D: usize>(
     fresh: bool,
 ) {
     let mut z = Tile::new();
-    let stride = piece.gradient.len();
+    let stride = piece.len;
     let mut pairs = [(0.0, 0.0); D];
     for i in 0..D {
         pairs[i] = (-scale[i], decay[i]);
     }
-    for Span { tile, offset, at, len } in spans(piece.first, stride) {
-        // SAFETY: offset + len ≤ 512, at + len ≤ stride, and buffer i is state[i·stride..][..stride].
+    let makes = job.phase == Phase::Make;
+    for span in spans(piece.first, stride) {
+        let Span { tile, offset, at, len } = span;
+        // SAFETY: offset + len ≤ 512, at + len ≤ stride, and buffer i is state[i·stride..][..stride]. Of gradient and staged row, the
+        // one that is used has `stride` values.
         unsafe {
             let buffers = piece.state.as_mut_ptr().add(at);
-            let gradient = piece.gradient.as_mut_ptr().add(at);
-            let mut streams = [(gradient.cast_const().cast(), len * size_of::<G>()); Streams::MAX];
+            let gradient = piece.gradient.as_mut_ptr().wrapping_add(at);
+            let staged = piece.staged.as_mut_ptr().wrapping_add(at);
+            let first: (*const u8, usize) = match makes {
+                true => (staged.cast_const().cast(), len * size_of::<f32>()),
+                false => (gradient.cast_const().cast(), len * size_of::<G>()),
+            };
+            let mut streams = [first; Streams::MAX];
             for i in 0..D {
                 streams[1 + i] = (buffers.add(i * stride).cast_const().cast(), len * size_of::<f32>());
             }
@@ -38,14 +46,62 @@ pub(super) unsafe fn run<E: Simd, G: Stored, const D: usize>(
             E::sample(job.cipher(row), row, tile, &mut z, &mut ahead);
             let z = z.as_mut_ptr().add(offset);
             let wide = len - len % E::Lanes::WIDTH;
-            if fresh {
-                reset::<E::Lanes, D>(z, buffers, stride, 0..wide);
-                reset::<f32, D>(z, buffers, stride, wide..len);
-            } else {
-                update::<E::Lanes, D>(&pairs, z, buffers, stride, 0..wide);
-                update::<f32, D>(&pairs, z, buffers, stride, wide..len);
+            match job.fold {
+                // A restart has no use for what lies in the buffers, but a checkpoint before it has.
+                _ if fresh && !makes => {}
+                Fold::Nothing => {}
+                Fold::Update => {
+                    fold::<E::Lanes, D>(&pairs, staged, buffers, stride, 0..wide);
+                    fold::<f32, D>(&pairs, staged, buffers, stride, wide..len);
+                }
+                Fold::Reset => {
+                    reset::<E::Lanes, D>(staged, buffers, stride, 0..wide);
+                    reset::<f32, D>(staged, buffers, stride, wide..len);
+                }
             }
-            add::<E::Lanes, G>(job.scale, z, gradient, len);
+            match (fresh, makes) {
+                (true, false) => {
+                    reset::<E::Lanes, D>(z, buffers, stride, 0..wide);
+                    reset::<f32, D>(z, buffers, stride, wide..len);
+                }
+                (true, true) => {}
+                (false, false) => {
+                    update::<E::Lanes, D, true>(&pairs, z, buffers, stride, 0..wide);
+                    update::<f32, D, true>(&pairs, z, buffers, stride, wide..len);
+                }
+                (false, true) => {
+                    update::<E::Lanes, D, false>(&pairs, z, buffers, stride, 0..wide);
+                    update::<f32, D, false>(&pairs, z, buffers, stride, wide..len);
+                }
+            }
+            match makes {
+                true => staged.copy_from_nonoverlapping(z, len),
+                false => add::<E::Lanes, G>(job, span, z, gradient),
+            }
+        }
+    }
+}
+
+/// Brings the buffers up to the step before: `mᵢ ← fma(λᵢ, mᵢ, z̃)`, where `z̃` is the row that was staged for it.
+///
+/// # Safety
+/// The contract is that of [`reset`].
+#[inline(always)]
+unsafe fn fold<V: Lanes, const D: usize>(
+    pairs: &[(f32, f32); D],
+    staged: *const f32,
+    buffers: *mut f32,
+    stride: usize,
+    coords: std::ops::Range<usize>,
+) {
+    // SAFETY: indices as promised.
+    unsafe {
+        for at in coords.step_by(V::WIDTH) {
+            let row = V::load_f32(staged.add(at));
+            for (i, (_, decay)) in pairs.iter().enumerate() {
+                let m = V::load_f32(buffers.add(i * stride + at));
+                V::splat(*decay).fma(m, row).store_f32(buffers.add(i * stride + at));
+            }
         }
     }
 }
@@ -71,12 +127,12 @@ unsafe fn reset<V: Lanes, const D: usize>(
     }
 }
 
-/// Updates the buffers: `z̃ = z − Σ αᵢ mᵢ`, `mᵢ ← fma(λᵢ, mᵢ, z̃)`. It leaves `z̃` in `z`; `pairs` are (−αᵢ, λᵢ).
+/// Forms `z̃ = z − Σ αᵢ mᵢ` in `z`, and with `KEEP` updates the buffers: `mᵢ ← fma(λᵢ, mᵢ, z̃)`. `pairs` are (−αᵢ, λᵢ).
 ///
 /// # Safety
 /// The contract is that of [`reset`].
 #[inline(always)]
-unsafe fn update<V: Lanes, const D: usize>(
+unsafe fn update<V: Lanes, const D: usize, const KEEP: bool>(
     pairs: &[(f32, f32); D],
     z: *mut f32,
     buffers: *mut f32,
@@ -92,7 +148,7 @@ unsafe fn update<V: Lanes, const D: usize>(
                 m[i] = V::load_f32(buffers.add(i * stride + at));
                 sum = V::splat(pairs[i].0).fma(m[i], sum);
             }
-            for i in 0..D {
+            for i in 0..if KEEP { D } else { 0 } {
                 V::splat(pairs[i].1).fma(m[i], sum).store_f32(buffers.add(i * stride + at));
             }
             sum.store_f32(z.add(at));

@@ -10,8 +10,9 @@ use super::pieces::Piece;
 use super::prefetch::Ahead;
 use super::ring::{self, RingJob};
 use super::{blt, regenerate};
-use crate::backend::StepKernel;
+use crate::backend::{Add, StepKernel};
 use crate::chacha::ChaCha;
+use crate::grid::{DitherKey, Grid, TileDither};
 use crate::noise::TILE;
 use crate::row::Row;
 use std::mem::MaybeUninit;
@@ -41,14 +42,50 @@ unsafe impl Simd for Portable {
     }
 }
 
+/// The part of a step's work that a pass does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Noise is made and added to the gradient at once.
+    Fused,
+    /// Noise is made ahead of its step: into the staged row, or into the rows of a ring.
+    Make,
+    /// Noise that was made ahead is added to the gradient.
+    Add,
+}
+
+/// What the buffers of a BLT lack of a staged row that was added to its gradient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fold {
+    /// Nothing: they are those after the row.
+    Nothing,
+    /// They are those before the row: `mᵢ ← fma(λᵢ, mᵢ, z̃)`.
+    Update,
+    /// They are of no more use, since the row was the first one after a restart: `mᵢ ← z̃`.
+    Reset,
+}
+
+/// What becomes of the noise of a step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Output {
+    /// It is added to the gradient.
+    Add(Add),
+    /// It takes the place of the gradient, in unit scale: another device adds it.
+    Store,
+}
+
 /// What all pieces of a step share.
 pub(super) struct Job<'a> {
     /// The ciphers, indexed by the number of the incarnation that a row belongs to.
     pub(super) ciphers: &'a [ChaCha],
-    pub(super) scale: f32,
+    pub(super) output: Output,
+    /// The secret words of the step's dither.
+    pub(super) dither: DitherKey,
     pub(super) kernel: &'a StepKernel<'a>,
     pub(super) slots: usize,
     pub(super) ring: RingJob<'a>,
+    pub(super) phase: Phase,
+    /// What a BLT's buffers lack of the staged row, which is that of the step before.
+    pub(super) fold: Fold,
 }
 
 impl Job<'_> {
@@ -101,7 +138,14 @@ pub(super) fn spans(first: u64, len: usize) -> impl Iterator<Item = Span> {
 #[inline(always)]
 pub(super) unsafe fn run<E: Simd, G: Stored, const AHEAD: bool>(job: &Job<'_>, piece: Piece<'_, G>) {
     // The pointer arithmetic below relies on `slots` values of state for each coordinate, and on a kernel that uses no more.
-    assert_eq!(piece.state.len(), job.slots * piece.gradient.len());
+    assert_eq!(piece.state.len(), job.slots * piece.len);
+    let is_ring = matches!(job.kernel, StepKernel::Ring { .. });
+    assert_eq!(piece.gradient.len(), if job.phase == Phase::Make { 0 } else { piece.len });
+    assert!(
+        is_ring
+            || (job.phase == Phase::Fused && job.fold == Fold::Nothing)
+            || piece.staged.len() == piece.len
+    );
     match job.kernel {
         StepKernel::Blt { scale, decay, .. } => {
             assert_eq!((scale.len(), decay.len()), (job.slots, job.slots))
@@ -109,11 +153,14 @@ pub(super) unsafe fn run<E: Simd, G: Stored, const AHEAD: bool>(job: &Job<'_>, p
         StepKernel::Ring { .. } => job.ring.check(job.slots),
         StepKernel::Regenerate { .. } => {}
     }
-    assert!(!AHEAD || matches!(job.kernel, StepKernel::Ring { .. }));
+    assert!(!AHEAD || is_ring);
     // SAFETY: features as promised; sizes as asserted.
     unsafe {
         if AHEAD {
             return ring::with_rows_ahead::<E, G>(job, piece);
+        }
+        if job.phase == Phase::Add && !is_ring {
+            return add_staged::<E, G>(job, piece);
         }
         match *job.kernel {
             StepKernel::Blt { row, scale, decay, fresh } => match scale.len() {
@@ -134,12 +181,95 @@ pub(super) unsafe fn run<E: Simd, G: Stored, const AHEAD: bool>(job: &Job<'_>, p
     }
 }
 
-/// Adds noise to a gradient: `g ← fma(scale, z, g)`.
+/// Adds the staged row to the gradient.
+///
+/// # Safety
+/// The contract is that of [`run`].
+#[inline(always)]
+unsafe fn add_staged<E: Simd, G: Stored>(job: &Job<'_>, piece: Piece<'_, G>) {
+    for span in spans(piece.first, piece.len) {
+        let at = span.at;
+        // SAFETY: a span lies within the piece.
+        unsafe {
+            add::<E::Lanes, G>(job, span, piece.staged.as_ptr().add(at), piece.gradient.as_mut_ptr().add(at))
+        };
+    }
+}
+
+/// Adds the noise of a span to its gradient, as the step says, or stores it there.
+///
+/// # Safety
+/// The pointers are valid for the span's elements, and the lanes' features are enabled.
+#[inline(always)]
+pub(super) unsafe fn add<V: Lanes, G: Stored>(job: &Job<'_>, span: Span, z: *const f32, gradient: *mut G) {
+    // SAFETY: the caller's promise, passed on.
+    unsafe {
+        match job.output {
+            Output::Add(Add::OnGrid(grid)) => {
+                add_on_grid::<V, G>(grid, job.dither.of_tile(span.tile), &span, z, gradient)
+            }
+            Output::Add(Add::Plain(scale)) => add_plain::<V, G>(scale, z, gradient, span.len),
+            Output::Store => store::<V, G>(z, gradient, span.len),
+        }
+    }
+}
+
+/// Adds noise to a gradient on the output grid, [`Grid::add`] at every coordinate.
+///
+/// # Safety
+/// The contract is that of [`add`].
+#[inline(always)]
+unsafe fn add_on_grid<V: Lanes, G: Stored>(
+    grid: Grid,
+    dither: TileDither,
+    span: &Span,
+    z: *const f32,
+    gradient: *mut G,
+) {
+    // SAFETY: every index is below the span's length.
+    unsafe {
+        let mut at = 0;
+        let mut words = V::words(dither.word(span.offset as u32), dither.stride);
+        while at + V::WIDTH <= span.len {
+            let sum = G::load::<V>(gradient.add(at)).add_on_grid(grid, V::load_f32(z.add(at)), words);
+            G::store(sum, gradient.add(at));
+            words = V::add_words(words, dither.stride.wrapping_mul(V::WIDTH as u32));
+            at += V::WIDTH;
+        }
+        while at < span.len {
+            let word = dither.word((span.offset + at) as u32);
+            G::store(grid.add(G::load::<f32>(gradient.add(at)), *z.add(at), word), gradient.add(at));
+            at += 1;
+        }
+    }
+}
+
+/// Stores noise in the place of a gradient.
+///
+/// # Safety
+/// The contract is that of [`add_plain`].
+#[inline(always)]
+unsafe fn store<V: Lanes, G: Stored>(z: *const f32, gradient: *mut G, len: usize) {
+    // SAFETY: every index is below `len`.
+    unsafe {
+        let mut at = 0;
+        while at + V::WIDTH <= len {
+            G::store(V::load_f32(z.add(at)), gradient.add(at));
+            at += V::WIDTH;
+        }
+        while at < len {
+            G::store(*z.add(at), gradient.add(at));
+            at += 1;
+        }
+    }
+}
+
+/// Adds values without a grid: `g ← fma(scale, z, g)`.
 ///
 /// # Safety
 /// The pointers are valid for `len` elements, and the lanes' features are enabled.
 #[inline(always)]
-pub(super) unsafe fn add<V: Lanes, G: Stored>(scale: f32, z: *const f32, gradient: *mut G, len: usize) {
+pub(super) unsafe fn add_plain<V: Lanes, G: Stored>(scale: f32, z: *const f32, gradient: *mut G, len: usize) {
     // SAFETY: every index is below `len`.
     unsafe {
         let mut at = 0;

@@ -3,6 +3,7 @@
 //! `f32` itself is one lane: it serves machines without a vector path, and the ragged ends of those with one. Lanes never
 //! mix, so any width gives the same bits.
 
+use crate::grid::Grid;
 use half::{bf16, f16};
 
 /// `WIDTH` floats that are loaded, multiplied-added and stored together.
@@ -13,6 +14,14 @@ use half::{bf16, f16};
 #[allow(clippy::missing_safety_doc)] // one contract for the whole trait, above
 pub(crate) unsafe trait Lanes: Copy {
     const WIDTH: usize;
+    /// The dither words of `WIDTH` neighbouring coordinates.
+    type Words: Copy;
+    /// The words `first`, `first + stride`, …
+    unsafe fn words(first: u32, stride: u32) -> Self::Words;
+    /// Adds the same number to all words.
+    unsafe fn add_words(words: Self::Words, number: u32) -> Self::Words;
+    /// [`Grid::add`] in every lane: the gradient `self` with the noise `z`.
+    unsafe fn add_on_grid(self, grid: Grid, z: Self, words: Self::Words) -> Self;
     unsafe fn splat(value: f32) -> Self;
     unsafe fn zero() -> Self;
     /// Fused multiply-add: `self · factor + term`, rounded once.
@@ -29,6 +38,19 @@ pub(crate) unsafe trait Lanes: Copy {
 #[allow(clippy::undocumented_unsafe_blocks)] // each block is the one access that the trait's contract covers
 unsafe impl Lanes for f32 {
     const WIDTH: usize = 1;
+    type Words = u32;
+    #[inline(always)]
+    unsafe fn words(first: u32, _: u32) -> u32 {
+        first
+    }
+    #[inline(always)]
+    unsafe fn add_words(words: u32, number: u32) -> u32 {
+        words.wrapping_add(number)
+    }
+    #[inline(always)]
+    unsafe fn add_on_grid(self, grid: Grid, z: f32, word: u32) -> f32 {
+        grid.add(self, z, word)
+    }
     #[inline(always)]
     unsafe fn splat(value: f32) -> f32 {
         value

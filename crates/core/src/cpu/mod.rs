@@ -5,12 +5,16 @@ mod avx2;
 mod blt;
 mod kernels;
 mod lanes;
+mod parts;
 mod pieces;
 mod pool;
 mod prefetch;
+mod prepare;
 mod regenerate;
 mod ring;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use crate::backend::{Backend, Step, StepKernel};
 use crate::chacha::ChaCha;
@@ -18,17 +22,21 @@ use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::form::{self, Form};
 use crate::gradients::Gradients;
+use crate::grid::{DitherBlock, DitherKey};
 use crate::key::RunKey;
 use crate::layout::Shard;
 use crate::plan::Plan;
 use crate::row::{Family, Row};
 use crate::with_element;
-use kernels::Job;
+use kernels::{Fold, Job, Output, Phase};
 pub(crate) use lanes::Stored;
-use pieces::{PIECE, run_pieces};
+pub use parts::{RowPart, RowSink, row_parts};
+use pieces::{PIECE, Target, run_pieces};
 use pool::{Panicked, Pool};
+use prepare::{Lent, Prepared};
 use ring::RingJob;
 use state::State;
+use std::sync::Arc;
 
 /// The instruction set that kernels use. The bits of the noise are the same with any of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,13 +58,16 @@ pub struct CpuOptions {
     /// Keeps a ring in its least memory. By default a ring of 9 bands or more makes rows ahead, which is several times as
     /// fast and takes 7 more rows of state.
     pub compact: bool,
+    /// The number of threads that make rows ahead of their step ([`crate::Mechanism::prepare`]), at a low priority; 0 means one per four
+    /// cores, and at least one.
+    pub prepare_threads: usize,
 }
 
 /// The CPU backend of a [`crate::Mechanism`].
 pub struct Cpu {
     /// One cipher per incarnation of the run, by number.
     ciphers: Vec<ChaCha>,
-    shard: Shard,
+    shard: Arc<Shard>,
     pool: Pool,
     vector: bool,
     state: State,
@@ -66,13 +77,29 @@ pub struct Cpu {
     rows_ahead: usize,
     /// The number of steps since this backend was made or restored.
     time: u64,
+    /// The words of the dither's row at hand, which serve several steps.
+    dither: Option<DitherBlock>,
+    /// The decays of a BLT: a row that was prepared is folded into the buffers when they are read.
+    decay: Vec<f32>,
+    prepare_threads: usize,
+    /// The row made ahead, from the first `prepare` on.
+    prepared: Option<Prepared>,
+}
+
+impl Drop for Cpu {
+    fn drop(&mut self) {
+        // Threads in the background use the state and the ciphers. A ring holds the row that they made.
+        if self.prepared.take().is_some() && self.ring.is_some() {
+            self.state.clear();
+        }
+    }
 }
 
 impl Cpu {
     /// A backend whose state is that before the first step. `keys` are those of the run's incarnations, by number.
     pub fn new(plan: &Plan, keys: &[RunKey], shard: &Shard, options: CpuOptions) -> Result<Cpu> {
         let threads = match options.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            0 => cores(),
             threads => threads,
         };
         let is_ring = matches!(plan.form().kernel(), form::Kernel::Ring(_));
@@ -80,13 +107,23 @@ impl Cpu {
         let spawn_error = |error| Error::Device(format!("cannot start {threads} threads: {error}"));
         Ok(Cpu {
             ciphers: keys.iter().map(|key| ChaCha::new(key.bytes(), plan.rounds())).collect(),
-            shard: shard.clone(),
+            shard: Arc::new(shard.clone()),
             pool: Pool::new(threads).map_err(spawn_error)?,
             vector: options.isa == Isa::Auto && has_vector_path(),
             state: new_state(plan.form(), shard.num_coords(), rows_ahead)?,
             ring: is_ring.then(|| plan.clone()),
             rows_ahead,
             time: 0,
+            dither: None,
+            decay: match plan.form().kernel() {
+                form::Kernel::Blt(blt) => blt.decay().to_vec(),
+                _ => Vec::new(),
+            },
+            prepare_threads: match options.prepare_threads {
+                0 => (cores() / 4).max(1),
+                threads => threads,
+            },
+            prepared: None,
         })
     }
 
@@ -98,7 +135,7 @@ impl Cpu {
     /// The physical slot that holds a canonical one.
     fn physical(&self, slot: usize) -> usize {
         let slots = self.state.slots();
-        if self.ring.is_some() && slots > 0 { (ring::head(self.time, slots) + slot) % slots } else { slot }
+        if self.ring.is_some() && slots > 0 { ring::slot(self.time, slot + 1, slots) } else { slot }
     }
 
     /// Refuses a step of another plan than the one this backend was made for.
@@ -112,10 +149,11 @@ impl Cpu {
             StepKernel::Regenerate { .. } => self.ring.is_none(),
         };
         let known = |row: &Row| usize::from(row.incarnation()) < self.ciphers.len();
-        let rows_known = match &step.kernel {
-            StepKernel::Blt { row, .. } | StepKernel::Ring { row, .. } => known(row),
-            StepKernel::Regenerate { terms } => terms.iter().all(|(row, _)| known(row)),
-        };
+        let rows_known = known(&step.dither)
+            && match &step.kernel {
+                StepKernel::Blt { row, .. } | StepKernel::Ring { row, .. } => known(row),
+                StepKernel::Regenerate { terms } => terms.iter().all(|(row, _)| known(row)),
+            };
         match fits && rows_known {
             true => Ok(()),
             false => {
@@ -124,23 +162,123 @@ impl Cpu {
         }
     }
 
-    /// The bytes of state that this backend holds: the form's, and a few rows more for a ring that is made ahead.
+    /// The bytes of state that this backend holds: the form's, a few rows more for a ring that is made ahead, and one more once
+    /// [`crate::Mechanism::prepare`] was called.
     pub fn state_bytes(&self) -> u64 {
-        self.state.bytes()
+        self.state.bytes() + self.prepared.as_ref().map_or(0, Prepared::bytes)
+    }
+
+    /// The secret words of a step's dither. Their block is kept: making it takes as long as a tenth of a small step.
+    fn dither(&mut self, step: &Step<'_>) -> DitherKey {
+        let held = self.dither.as_ref().filter(|block| block.row() == step.dither);
+        let cipher = &self.ciphers[usize::from(step.dither.incarnation())];
+        let block = held.cloned().unwrap_or_else(|| DitherBlock::new(cipher, step.dither));
+        let key = block.key(step.number);
+        self.dither = Some(block);
+        key
     }
 
     fn run<G: Element>(&mut self, step: &Step<'_>, slices: &mut [&mut [G]]) -> Result<()> {
-        let slots = self.state.slots();
+        let ready = self.begin(step)?;
+        let dither = self.dither(step);
+        let overflow = self.pass(step, ready, Output::Add(step.add), dither, Target::Segments(slices))?;
+        self.end(ready);
+        if overflow { Err(Error::Overflow { step: step.number }) } else { Ok(()) }
+    }
+
+    /// Begins a step: says which part of its work is left, and what a BLT has to fold in first.
+    fn begin(&mut self, step: &Step<'_>) -> Result<(Phase, Fold)> {
         self.check_fits(step)?;
+        match &self.prepared {
+            Some(prepared) if prepared.step().is_some() => {
+                prepared.help(&mut self.pool, step.number)?;
+                if prepared.step() != Some(step.number) {
+                    return Err(Error::Device(format!(
+                        "step {} is not the one that was prepared",
+                        step.number
+                    )));
+                }
+                Ok((Phase::Add, Fold::Nothing))
+            }
+            prepared => Ok((Phase::Fused, prepared.as_ref().map_or(Fold::Nothing, Prepared::fold))),
+        }
+    }
+
+    /// Runs the kernels of a step that has begun over all of its coordinates or some. Returns true if a gradient left its type's range.
+    fn pass<G: Element>(
+        &mut self,
+        step: &Step<'_>,
+        (phase, fold): (Phase, Fold),
+        output: Output,
+        dither: DitherKey,
+        target: Target<'_, '_, G>,
+    ) -> Result<bool> {
         let mut rows = [(Row::default(), &[][..]); ring::MAX_ROWS_AHEAD];
         let made = future(self.ring.as_ref(), self.rows_ahead, step, &mut rows)?;
         let ring = RingJob { future: &rows[..made], rows_ahead: self.rows_ahead, time: self.time };
-        let job = Job { ciphers: &self.ciphers, scale: step.scale, kernel: &step.kernel, slots, ring };
+        let (ciphers, slots) = (&self.ciphers[..], self.state.slots());
+        let job = Job { ciphers, output, dither, kernel: &step.kernel, slots, ring, phase, fold };
+        let staged = self.prepared.as_mut().map_or(&mut [][..], Prepared::staged_mut);
         let state = self.state.values_mut();
-        let overflow = run_pieces(&mut self.pool, self.vector, &job, &self.shard, slices, state);
-        let overflow = overflow.map_err(|Panicked| Error::Worker { step: step.number })?;
+        let overflow = run_pieces(&mut self.pool, self.vector, &job, &self.shard, target, staged, state);
+        overflow.map_err(|Panicked| Error::Worker { step: step.number })
+    }
+
+    /// Ends a step whose passes covered every coordinate once.
+    fn end(&mut self, (phase, _): (Phase, Fold)) {
+        if let Some(prepared) = &mut self.prepared {
+            prepared.stepped(phase == Phase::Add);
+        }
         self.time += 1;
-        if overflow { Err(Error::Overflow { step: step.number }) } else { Ok(()) }
+    }
+
+    /// Starts to make the row of a step in the background; see [`Backend::prepare`].
+    fn start(&mut self, step: &Step<'_>) -> Result<()> {
+        self.check_fits(step)?;
+        if self.prepared.is_none() {
+            // The threads first: what fails here must not leave a larger ring behind.
+            let prepared = Prepared::new(&self.shard, self.prepare_threads, self.ring.is_some())?;
+            self.make_room()?;
+            self.prepared = Some(prepared);
+        }
+        let mut rows = [(Row::default(), &[][..]); ring::MAX_ROWS_AHEAD];
+        let made = future(self.ring.as_ref(), self.rows_ahead, step, &mut rows)?;
+        let ring = RingJob { future: &rows[..made], rows_ahead: self.rows_ahead, time: self.time };
+        let lent = Lent { ciphers: &self.ciphers, state: &mut self.state, ring, vector: self.vector };
+        let Some(prepared) = &mut self.prepared else { return Ok(()) };
+        // SAFETY: ciphers, plan and state are on the heap, and every use of them in this file waits for the threads first.
+        unsafe { prepared.start(step, lent) }
+    }
+
+    /// Gives a ring one row more, in which the next output is made while the oldest one is still there.
+    fn make_room(&mut self) -> Result<()> {
+        let Some(plan) = &self.ring else { return Ok(()) };
+        if self.state.slots() > rows_held(plan.form(), self.rows_ahead) {
+            return Ok(());
+        }
+        let (kept, len) = (plan.form().num_slots(), self.shard.num_coords());
+        let mut state = State::new(len, self.state.slots() + 1, ring::chunk(self.rows_ahead))?;
+        // In pieces, so that little memory is needed besides.
+        let mut bytes = vec![0; PIECE * form::STATE_BYTES];
+        for slot in 0..kept {
+            for first in (0..len).step_by(PIECE) {
+                let part = &mut bytes[..form::STATE_BYTES * (len - first).min(PIECE as u64) as usize];
+                self.state.read(&self.shard, self.physical(slot), first, part);
+                let to = ring::slot(0, slot + 1, state.slots());
+                state.write(&self.shard, to, first, part);
+            }
+        }
+        self.state.clear();
+        (self.state, self.time) = (state, 0);
+        Ok(())
+    }
+
+    /// Waits for threads in the background.
+    fn settle(&self) -> Result<()> {
+        match &self.prepared {
+            Some(prepared) => prepared.wait(prepared.step().unwrap_or(0)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -161,6 +299,10 @@ fn future<'a>(
         *next = (Row::new(Family::Step, row.incarnation(), number)?, plan.form().ring_coefs(number));
     }
     Ok(count)
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn has_vector_path() -> bool {
@@ -205,56 +347,41 @@ impl Backend for Cpu {
         with_element!(gradients.dtype(), E => self.run::<E>(step, gradients.slices().unwrap_or_default()))
     }
 
+    fn prepare(&mut self, step: &Step<'_>) -> Result<()> {
+        let is_made = self.prepared.as_ref().is_some_and(|prepared| prepared.step() == Some(step.number));
+        // A step of some microseconds is over sooner than a thread wakes up.
+        if is_made || pieces::is_small(&step.kernel, &self.shard) { Ok(()) } else { self.start(step) }
+    }
+
     fn read_state(&self, slot: usize, first: u64, bytes: &mut [u8]) -> Result<()> {
+        self.settle()?;
         let physical = self.physical(slot);
         self.state.read(&self.shard, physical, first, bytes);
+        let Some(prepared) = self.prepared.as_ref().filter(|_| !self.decay.is_empty()) else { return Ok(()) };
+        match prepared.fold() {
+            Fold::Nothing => {}
+            Fold::Reset => prepared.staged().read(&self.shard, 0, first, bytes),
+            Fold::Update => {
+                let mut row = vec![0; bytes.len()];
+                prepared.staged().read(&self.shard, 0, first, &mut row);
+                let (values, row) = (bytes.as_chunks_mut::<4>().0, row.as_chunks::<4>().0);
+                for (m, z) in values.iter_mut().zip(row) {
+                    let (value, z) = (f32::from_le_bytes(*m), f32::from_le_bytes(*z));
+                    *m = self.decay[slot].mul_add(value, z).to_le_bytes();
+                }
+            }
+        }
         Ok(())
     }
 
     fn write_state(&mut self, slot: usize, first: u64, bytes: &[u8]) -> Result<()> {
+        // A row that was made from another state is of no use.
+        if self.prepared.as_ref().is_some_and(|prepared| self.ring.is_none() || prepared.step().is_some()) {
+            self.settle()?;
+            self.prepared = None;
+        }
         let physical = self.physical(slot);
         self.state.write(&self.shard, physical, first, bytes);
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::form::{Kernel, Regenerate, Term};
-    use crate::{Key, Mechanism};
-
-    /// The state that a form predicts for this engine is what the engine holds, whatever the form, the size and the options.
-    #[test]
-    fn a_form_knows_what_its_engine_holds() {
-        let steps = 12_usize;
-        let ring = |bands: usize| Form::banded_toeplitz(&vec![1.0; bands]).unwrap();
-        let rows = |bands: usize| (0..steps).map(|t| vec![1.0; bands.min(t + 1)]).collect::<Vec<_>>();
-        let mut forms: Vec<Form> = (1..=70).map(ring).collect();
-        forms.extend([1, 8, 9, 12].map(|bands| Form::banded(&rows(bands)).unwrap()));
-        forms.extend([ring(8).with_restarts(5).unwrap(), ring(9).with_restarts(5).unwrap()]);
-        forms.extend((0..=8).map(|d| Form::blt(&vec![0.1; d], &vec![0.5; d]).unwrap()));
-        forms.extend([1, 9, 20].map(|bands| Form::regenerate(&vec![0.5; bands]).unwrap()));
-        forms.push(Kernel::Regenerate(Regenerate::varying(&rows(12)).unwrap()).into());
-        let node = |t: usize| vec![Term { family: Family::TreeNode, index: t as u64, weight: 1.0 }];
-        forms.push(
-            Kernel::Regenerate(Regenerate::listed(&(0..steps).map(node).collect::<Vec<_>>()).unwrap()).into(),
-        );
-        for form in forms {
-            let plan = Plan::new(steps as u64, form, 1.0).unwrap();
-            for (dim, compact) in
-                [1, 7, 511, 512, 8193, 20_001].into_iter().flat_map(|d| [(d, false), (d, true)])
-            {
-                let options = CpuOptions { threads: 1, compact, ..CpuOptions::default() };
-                let shard = Shard::whole(dim).unwrap();
-                let key = Key::from_bytes([1; 32], "memory");
-                let held = Mechanism::cpu_with(&plan, key, shard, options).unwrap().state_bytes();
-                let said = match compact {
-                    false => plan.form().engine_bytes_per_param(),
-                    true => plan.form().state_bytes_per_param(),
-                };
-                assert_eq!(held, dim * said, "{:?}, {dim} coordinates", plan.form());
-            }
-        }
     }
 }

@@ -1,14 +1,15 @@
 //! A few threads that run one closure together.
 //!
 //! This is no work-stealing pool, because entering one from outside queues a job, which allocates now and then; here a step
-//! allocates nothing, and the calling thread works too. Work is split by the closure itself.
+//! allocates nothing, and the calling thread works too. Work is split by the closure itself:
+//! `pieces.rs` says which thread takes which coordinates.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 /// A closure whose lifetime was erased; valid while its round is running.
-type Task = &'static (dyn Fn() + Sync);
+pub(super) type Task = &'static (dyn Fn() + Sync);
 
 #[derive(Default)]
 struct Round {
@@ -48,11 +49,28 @@ impl Pool {
     pub(super) fn new(threads: usize) -> std::io::Result<Pool> {
         let mut pool = Pool { shared: Arc::default(), workers: Vec::new() };
         for index in 1..threads {
-            let shared = Arc::clone(&pool.shared);
-            let builder = std::thread::Builder::new().name(format!("corrnoise-{index}"));
-            pool.workers.push(builder.spawn(move || work(&shared))?);
+            pool.spawn(format!("corrnoise-{index}"), || ())?;
         }
         Ok(pool)
+    }
+
+    /// A pool of `threads` threads that work in the background, at a low priority: whoever trains comes first.
+    pub(super) fn in_background(threads: usize) -> std::io::Result<Pool> {
+        let mut pool = Pool { shared: Arc::default(), workers: Vec::new() };
+        for index in 0..threads {
+            pool.spawn(format!("corrnoise-ahead-{index}"), lower_priority)?;
+        }
+        Ok(pool)
+    }
+
+    fn spawn(&mut self, name: String, first: fn()) -> std::io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let run = move || {
+            first();
+            work(&shared);
+        };
+        self.workers.push(std::thread::Builder::new().name(name).spawn(run)?);
+        Ok(())
     }
 
     /// The number of threads that take part, the caller's included.
@@ -71,21 +89,46 @@ impl Pool {
         // out of `running`, this function returns only once that count is zero, and it cannot unwind before: the
         // caller's own share runs under `catch_unwind`. `&mut self` keeps a second round from starting meanwhile.
         let erased: Task = unsafe { std::mem::transmute::<&(dyn Fn() + Sync), Task>(task) };
+        // SAFETY: as said, the task outlives its round.
+        unsafe { self.start(erased) };
+        let own = catch_unwind(AssertUnwindSafe(task));
+        let others = self.wait();
+        if own.is_err() { Err(Panicked) } else { others }
+    }
+
+    /// Lets the workers run `task`, and returns at once.
+    ///
+    /// # Safety
+    /// No other round is running, and `task` is valid until [`Pool::wait`] has returned.
+    pub(super) unsafe fn start(&self, task: Task) {
         {
             let mut round = self.shared.lock();
             round.number += 1;
-            round.task = Some(erased);
+            round.task = Some(task);
             round.running = self.workers.len();
             round.panicked = false;
         }
         self.shared.begin.notify_all();
-        let own = catch_unwind(AssertUnwindSafe(task));
+    }
+
+    /// Waits until no worker runs a task any more, and says whether one panicked since the last start.
+    pub(super) fn wait(&self) -> Result<(), Panicked> {
         let mut round = self.shared.lock();
         while round.running > 0 {
             round = self.shared.done.wait(round).unwrap_or_else(PoisonError::into_inner);
         }
         round.task = None;
-        if own.is_err() || round.panicked { Err(Panicked) } else { Ok(()) }
+        if round.panicked { Err(Panicked) } else { Ok(()) }
+    }
+}
+
+/// Makes the calling thread nicer than those that train. Where it is refused, the thread works all the same.
+fn lower_priority() {
+    #[cfg(target_os = "linux")]
+    // SAFETY: on Linux, 0 is the calling thread, and nothing but its priority changes.
+    unsafe {
+        let nice = libc::getpriority(libc::PRIO_PROCESS, 0);
+        libc::setpriority(libc::PRIO_PROCESS, 0, (nice + 10).min(19));
     }
 }
 
@@ -119,7 +162,8 @@ fn work(shared: &Shared) {
         round.panicked |= panicked;
         round.running -= 1;
         if round.running == 0 {
-            shared.done.notify_one();
+            // Several readers may wait for work in the background.
+            shared.done.notify_all();
         }
     }
 }

@@ -6,12 +6,12 @@
 //! move 23.5 bytes in place of 72, 64 bands 47.5 in place of 264. The price is `rows_ahead − 1` more rows of state, since
 //! the plain state at any step must stay readable.
 //!
-//! The row of local time `u` (steps since this backend was made or restored) lies in slot `R − 1 − u mod R`: reading by age
+//! The row of local time `u` (steps since this backend was made or restored) lies in slot `u mod R`: reading the oldest first
 //! is then reading forward. Device twin, which makes no rows ahead: `kernels/ring.cu`.
 
 pub(super) mod rows;
 
-use super::kernels::{Job, Simd, Span, Tile, add, spans};
+use super::kernels::{Job, Phase, Simd, Span, Tile, add, spans};
 use super::lanes::Stored;
 use super::pieces::Piece;
 use super::prefetch::{Runs, Streams};
@@ -62,10 +62,15 @@ impl RingJob<'_> {
     }
 }
 
-/// The slot of the row of local time `time − 1`, whose age at `time` is 1; ages ascend from here, wrapping around.
+/// The slot of the row of local time `time − 1`, whose age at `time` is 1; older rows lie in the slots before it, wrapping around.
 pub(super) fn head(time: u64, slots: usize) -> usize {
     let slots = slots as u64;
-    (slots - 1 - (time + slots - 1) % slots) as usize
+    ((time + slots - 1) % slots) as usize
+}
+
+/// The slot of a row by its age, from 1 on.
+pub(super) fn slot(time: u64, age: usize, slots: usize) -> usize {
+    (head(time, slots) + 1 + slots - age) % slots
 }
 
 /// The number of coordinates per `[slot][coordinate]` chunk of state: all rows that an output needs lie close together.
@@ -76,7 +81,7 @@ pub(super) fn chunk(rows_ahead: usize) -> usize {
     if rows_ahead == 1 { STRIP } else { TILE }
 }
 
-/// Makes this step's row of a ring, strip by strip, and adds it to the gradient.
+/// Makes this step's row of a ring, strip by strip, and adds it to the gradient; or does one of both.
 ///
 /// # Safety
 /// The contract is that of [`super::kernels::run`].
@@ -84,25 +89,43 @@ pub(super) fn chunk(rows_ahead: usize) -> usize {
 pub(super) unsafe fn row_by_row<E: Simd, G: Stored>(job: &Job<'_>, piece: Piece<'_, G>) {
     let mut z = Tile::new();
     let (row, coefs) = job.ring.future[0];
-    for Span { tile, offset, at, len } in spans(piece.first, piece.gradient.len()) {
+    let (head, slots) = (|time| head(time, job.slots), job.slots);
+    for span in spans(piece.first, piece.len) {
+        let Span { tile, offset, at, len } = span;
         // SAFETY: a strip that starts at coordinate c of the piece has its rows at state[slots·c..].
         unsafe {
-            let history = piece.state.as_mut_ptr().add(job.slots * at);
-            let gradient = piece.gradient.as_mut_ptr().add(at);
+            let history = piece.state.as_mut_ptr().add(slots * at);
+            let gradient = piece.gradient.as_mut_ptr().wrapping_add(at);
+            let strips = || {
+                let mut done = 0;
+                std::iter::from_fn(move || {
+                    let strip = (STRIP - (offset + done) % STRIP).min(len - done);
+                    let rows = RingRows { first: history.add(slots * done), slots, len: strip };
+                    done += strip;
+                    (strip > 0).then_some((done - strip, rows))
+                })
+            };
+            if job.phase == Phase::Add {
+                for (done, rows) in strips() {
+                    let part = Span { tile, offset: offset + done, at: at + done, len: rows.len };
+                    rows.add::<E::Lanes, G>(job, part, head(job.ring.time + 1), gradient.add(done));
+                }
+                continue;
+            }
             let mut ahead = Streams::new(&[
-                (history.cast_const().cast(), job.slots * len * size_of::<f32>()),
-                (gradient.cast_const().cast(), len * size_of::<G>()),
+                (history.cast_const().cast(), slots * len * size_of::<f32>()),
+                (gradient.cast_const().cast(), piece.gradient.len().min(len) * size_of::<G>()),
             ]);
             E::sample(job.cipher(row), row, tile, &mut z, &mut ahead);
             let z = z.as_mut_ptr().add(offset);
-            let mut done = 0;
-            while done < len && job.slots > 0 {
-                let strip = (STRIP - (offset + done) % STRIP).min(len - done);
-                let rows = RingRows { first: history.add(job.slots * done), slots: job.slots, len: strip };
-                rows.make::<E::Lanes, true>(head(job.ring.time, job.slots), coefs, z.add(done), 0);
-                done += strip;
+            if slots > 0 {
+                for (done, rows) in strips() {
+                    rows.make::<E::Lanes, true>(head(job.ring.time), coefs, z.add(done), 0);
+                }
             }
-            add::<E::Lanes, G>(job.scale, z, gradient, len);
+            if job.phase == Phase::Fused {
+                add::<E::Lanes, G>(job, span, z, gradient);
+            }
         }
     }
 }
@@ -121,7 +144,7 @@ pub(super) unsafe fn with_rows_ahead<E: Simd, G: Stored>(job: &Job<'_>, piece: P
     let heads: [usize; MAX_ROWS_AHEAD + 1] = std::array::from_fn(|k| head(ring.time + k as u64, job.slots));
     // This step's row is the one whose age at the next step is 1.
     let current = heads[1];
-    for group in groups(piece.first, piece.gradient.len(), ring.rows_ahead * TILE) {
+    for group in groups(piece.first, piece.len, ring.rows_ahead * TILE) {
         let tiles = || {
             let spans = spans(piece.first + group.start as u64, group.len());
             spans.map(|span| Span { at: group.start + span.at, ..span })
@@ -134,14 +157,17 @@ pub(super) unsafe fn with_rows_ahead<E: Simd, G: Stored>(job: &Job<'_>, piece: P
                 slots: job.slots,
                 len: span.len,
             };
-            for span in tiles().filter(|span| ring.rows_due(span.tile) > 0) {
+            let due = |span: &Span| job.phase != Phase::Add && ring.rows_due(span.tile) > 0;
+            for span in tiles().filter(due) {
                 let future = &ring.future[..ring.rows_due(span.tile)];
                 let rows = rows(&span);
                 let mut ahead = Runs::new(future.len());
-                for other in tiles().filter(|span| ring.rows_due(span.tile) == 0) {
-                    ahead.push(state.add(job.slots * other.at + current * other.len), other.len);
+                if job.phase == Phase::Fused {
+                    for other in tiles().filter(|span| ring.rows_due(span.tile) == 0) {
+                        ahead.push(state.add(job.slots * other.at + current * other.len), other.len);
+                    }
+                    ahead.push(gradient.add(group.start), group.len());
                 }
-                ahead.push(gradient.add(group.start), group.len());
                 ahead.push(rows.first, job.slots * span.len);
                 for ((row, _), z) in future.iter().zip(&mut z) {
                     E::sample(job.cipher(*row), *row, span.tile, z, &mut ahead);
@@ -153,8 +179,9 @@ pub(super) unsafe fn with_rows_ahead<E: Simd, G: Stored>(job: &Job<'_>, piece: P
                     }
                 }
             }
-            for span in tiles() {
-                rows(&span).add::<E::Lanes, G>(job.scale, current, gradient.add(span.at));
+            for span in tiles().filter(|_| job.phase != Phase::Make) {
+                let to = gradient.add(span.at);
+                rows(&span).add::<E::Lanes, G>(job, span, current, to);
             }
         }
     }
@@ -217,9 +244,9 @@ mod tests {
             for time in 0..40_u64 {
                 let row = |u: u64| head(u + 1, slots);
                 for age in 1..=slots.min(time as usize) {
-                    assert_eq!(row(time - age as u64), (head(time, slots) + age - 1) % slots);
+                    assert_eq!(row(time - age as u64), slot(time, age, slots));
                 }
-                assert_eq!(row(time), (head(time, slots) + slots - 1) % slots);
+                assert_eq!(row(time), (head(time, slots) + 1) % slots);
             }
         }
     }

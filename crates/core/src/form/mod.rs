@@ -11,6 +11,7 @@
 mod blt;
 mod regenerate;
 mod ring;
+mod spread;
 
 pub use blt::Blt;
 pub use regenerate::{Regenerate, Term};
@@ -203,7 +204,8 @@ impl Form {
     }
 
     /// Bytes per parameter that the CPU engine holds with its default options: the state, and the rows that a ring of 9 bands or more
-    /// makes ahead. With [`crate::CpuOptions::compact`] it holds no more than the state.
+    /// makes ahead. With [`crate::CpuOptions::compact`] it holds no more than the state. The CUDA engine has a rule and
+    /// a limit of its own, `CudaOptions::max_state_bytes`.
     ///
     /// ```
     /// let ring = corrnoise_core::Form::banded_toeplitz(&[1.0; 10])?;

@@ -4,7 +4,7 @@ use super::{round, widen};
 use crate::error::{Error, Result};
 use crate::row::{Family, Row};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// One weighted row of a listed step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -117,11 +117,11 @@ impl Regenerate {
     pub fn listed(steps: &[Vec<Term>]) -> Result<Regenerate> {
         let mut born = HashMap::new();
         let mut list = |step: usize, term: &Term| {
-            if term.family == Family::Sampler {
+            if !matches!(term.family, Family::Step | Family::TreeNode) {
                 return Err(Error::parameter(
                     "family",
-                    "sampler",
-                    "step or tree_node: noise never reads sampler words",
+                    format!("{:?}", term.family).to_lowercase(),
+                    "step or tree_node: noise reads no words of another purpose",
                 ));
             }
             Row::new(term.family, 0, term.index)?;
@@ -133,11 +133,12 @@ impl Regenerate {
         let mut listed = Vec::with_capacity(steps.len());
         for (t, terms) in steps.iter().enumerate() {
             let terms: Vec<Listed> = terms.iter().map(|term| list(t, term)).collect::<Result<_>>()?;
-            let own = terms
-                .iter()
-                .filter(|term| term.born == t as u64)
-                .fold(0.0, |sum, term| sum + term.weight.abs());
-            own_noise(own, &format!("step {t}, weight of rows that no earlier step used"))?;
+            let mut named = HashSet::new();
+            if let Some(twice) = terms.iter().find(|term| !named.insert((term.family, term.index))) {
+                let name = format!("step {t}, row {}", twice.index);
+                return Err(Error::parameter(name, "named twice", "one weight per row: two could cancel"));
+            }
+            own_noise(own_weight(t, &terms), &format!("step {t}, weight of rows that no earlier step used"))?;
             listed.push(terms);
         }
         Ok(Regenerate(Weights::Listed(listed)))
@@ -207,6 +208,33 @@ impl Regenerate {
         }
     }
 
+    /// The smallest size of a row: its own weight, that of the noise which no earlier step used.
+    pub(super) fn smallest_row(&self) -> f32 {
+        match &self.0 {
+            Weights::Toeplitz(weights) => weights[0].abs(),
+            Weights::Varying(rows) => rows.iter().map(|row| row[0].abs()).fold(f32::INFINITY, f32::min),
+            Weights::Listed(steps) => {
+                let own = steps.iter().enumerate().map(|(t, terms)| own_weight(t, terms));
+                own.fold(f32::INFINITY, f32::min)
+            }
+        }
+    }
+
+    /// The largest standard deviation of a row.
+    pub(super) fn largest_row(&self) -> f64 {
+        fn squares(weights: impl Iterator<Item = f32>) -> f64 {
+            weights.map(|weight| f64::from(weight).powi(2)).sum()
+        }
+        let largest = match &self.0 {
+            Weights::Toeplitz(weights) => squares(weights.iter().copied()),
+            Weights::Varying(rows) => rows.iter().map(|row| squares(row.iter().copied())).fold(0.0, f64::max),
+            Weights::Listed(steps) => {
+                steps.iter().map(|row| squares(row.iter().map(|term| term.weight))).fold(0.0, f64::max)
+            }
+        };
+        largest.sqrt()
+    }
+
     pub(super) fn is_listed(&self) -> bool {
         matches!(self.0, Weights::Listed(_))
     }
@@ -218,6 +246,12 @@ impl Regenerate {
             Weights::Listed(steps) => Some(steps.len()),
         }
     }
+}
+
+/// The largest weight of a row that no earlier step used.
+fn own_weight(step: usize, terms: &[Listed]) -> f32 {
+    let own = terms.iter().filter(|term| term.born == step as u64);
+    own.fold(0.0, |largest, term| largest.max(term.weight.abs()))
 }
 
 /// Refuses a step without a row of its own: its noise would be known from the steps before it.

@@ -2,30 +2,7 @@
 
 use super::{round, widen};
 use crate::error::{Error, Result};
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-/// The entry `"history":"f32"` of a plan: past outputs are not rounded. It is the only value there is, and stays in plans
-/// because fingerprints cover it.
-struct Unrounded;
-
-impl Serialize for Unrounded {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.serialize_str("f32")
-    }
-}
-
-impl<'de> Deserialize<'de> for Unrounded {
-    /// Refuses a ring that would round its past outputs: its noise is not the one that a certificate is for.
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Unrounded, D::Error> {
-        match serde_json::Value::deserialize(deserializer)? {
-            serde_json::Value::String(word) if word == "f32" => Ok(Unrounded),
-            other => Err(D::Error::custom(format!(
-                "history of a ring is {other}: expected \"f32\", because no claim covers rounded outputs"
-            ))),
-        }
-    }
-}
+use serde::{Deserialize, Serialize};
 
 /// Coefficients by age, youngest first: the same at every step, or a row per step.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +25,6 @@ struct RawRing {
     toeplitz: Option<Vec<f64>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     varying: Option<Vec<Vec<f64>>>,
-    history: Unrounded,
 }
 
 impl TryFrom<RawRing> for Ring {
@@ -68,7 +44,7 @@ impl From<Ring> for RawRing {
             Coefs::Toeplitz(coefs) => (Some(widen(&coefs)), None),
             Coefs::Varying(rows) => (None, Some(rows.iter().map(|row| widen(row)).collect())),
         };
-        RawRing { toeplitz, varying, history: Unrounded }
+        RawRing { toeplitz, varying }
     }
 }
 

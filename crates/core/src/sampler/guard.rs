@@ -8,10 +8,10 @@
 //! BLAKE3 of all of the above (32 bytes)
 //! ```
 
+use super::Sampling;
 use crate::error::{Error, Result};
 use crate::file::{Access, write_atomically};
 use crate::plan::{Fingerprint, Plan};
-use crate::sampling::Sampling;
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::path::Path;

@@ -8,19 +8,19 @@ mod batch;
 mod bernoulli;
 mod guard;
 mod parts;
+mod scheme;
 mod words;
 
 pub use batch::Batch;
 pub use guard::{Admission, Guard};
+pub use scheme::Sampling;
 
 use crate::chacha::ChaCha;
 use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::plan::{Fingerprint, Plan};
-use crate::sampling::Sampling;
 use crate::secret::on_clean_stack;
-use bernoulli::Coin;
-use parts::Parts;
+use scheme::Drawn;
 use std::ops::Range;
 
 /// The number of bytes of stack that drawing uses: a few blocks of the cipher, and their initial states.
@@ -34,11 +34,7 @@ const DRAW_STACK: usize = 1 << 13;
 /// - A unit joins with probability `⌊p·2^64⌋/2^64`: never more often than the plan says. Parts and bins are uniform without bias.
 /// - No keystream word serves two purposes: batches and noise are independent of each other.
 ///
-/// # Cost
-/// `Poisson`: `dataset_size / 64` groups per step, about 1.25 ChaCha blocks each; `BlockPoisson`: the same over `num_blocks`.
-/// (Skipping from one chosen unit to the next would cost less, but takes logarithms, whose last bits differ between machines.)
-/// `Cyclic` and `BallsInBins` copy the batch. All but `Poisson` draw their parts once, in `new`, and keep 4 bytes per unit (8
-/// beyond 2^32 units) and 8 per part.
+/// The cost of a batch depends on the scheme; [`Sampling`] has it.
 ///
 /// ```
 /// use corrnoise_core::{Form, Key, Mechanism, Plan, Sampler, Sampling, Shard};
@@ -64,39 +60,7 @@ pub struct Sampler {
     plan: Fingerprint,
     run: Fingerprint,
     cipher: ChaCha,
-    scheme: Scheme,
-}
-
-/// A [`Sampling`] together with the parts that were drawn for it.
-enum Scheme {
-    Poisson { dataset_size: u64, coin: Coin },
-    BlockPoisson { parts: Parts, coin: Coin },
-    Turns(Parts),
-}
-
-impl Scheme {
-    /// Draws the parts, which stay the same for the whole run.
-    fn draw(sampling: Sampling, cipher: &ChaCha) -> Result<Scheme> {
-        Ok(match sampling {
-            Sampling::Poisson { dataset_size, sampling_prob } => {
-                Scheme::Poisson { dataset_size, coin: Coin::new(sampling_prob) }
-            }
-            Sampling::BlockPoisson { dataset_size, num_blocks, sampling_prob } => Scheme::BlockPoisson {
-                parts: Parts::shuffled(cipher, dataset_size, num_blocks)?,
-                coin: Coin::new(sampling_prob),
-            },
-            Sampling::Cyclic { dataset_size, num_batches } => {
-                Scheme::Turns(Parts::shuffled(cipher, dataset_size, num_batches)?)
-            }
-            Sampling::BallsInBins { dataset_size, num_bins } => {
-                Scheme::Turns(Parts::binned(cipher, dataset_size, num_bins)?)
-            }
-            Sampling::MinSep { .. } => {
-                let reason = "under min_sep participants come by themselves: use Guard, which admits them";
-                return Err(Error::Plan(reason.into()));
-            }
-        })
-    }
+    drawn: Drawn,
 }
 
 impl Sampler {
@@ -108,9 +72,9 @@ impl Sampler {
         };
         let run_key = key.run_key(plan.fingerprint());
         let cipher = ChaCha::new(run_key.bytes(), plan.rounds());
-        let scheme = on_clean_stack::<DRAW_STACK, _>(|| Scheme::draw(sampling, &cipher))?;
+        let drawn = on_clean_stack::<DRAW_STACK, _>(|| Drawn::new(sampling, &cipher))?;
         let (num_steps, plan) = (plan.num_steps(), plan.fingerprint());
-        Ok(Sampler { num_steps, sampling, plan, run: run_key.commitment(), cipher, scheme })
+        Ok(Sampler { num_steps, sampling, plan, run: run_key.commitment(), cipher, drawn })
     }
 
     /// Draws the batch of a step.
@@ -125,7 +89,7 @@ impl Sampler {
         self.check_step(step)?;
         let mut indices = std::mem::take(&mut batch.indices);
         indices.clear();
-        on_clean_stack::<DRAW_STACK, _>(|| self.draw(step, &mut indices));
+        on_clean_stack::<DRAW_STACK, _>(|| self.drawn.batch(&self.cipher, step, &mut indices));
         *batch = Batch { step, plan: self.plan, run: self.run, indices };
         Ok(())
     }
@@ -142,28 +106,11 @@ impl Sampler {
         let (mut offsets, mut indices) = (vec![0], Vec::new());
         on_clean_stack::<DRAW_STACK, _>(|| {
             for step in steps {
-                self.draw(step, &mut indices);
+                self.drawn.batch(&self.cipher, step, &mut indices);
                 offsets.push(indices.len() as u64);
             }
         });
         Ok((offsets, indices))
-    }
-
-    /// Appends the units of a step.
-    fn draw(&self, step: u64, indices: &mut Vec<u64>) {
-        match &self.scheme {
-            Scheme::Poisson { dataset_size, coin } => {
-                coin.flip(&self.cipher, step, *dataset_size, |unit| indices.push(unit));
-            }
-            Scheme::BlockPoisson { parts, coin } => {
-                let part = parts.at(step);
-                coin.flip(&self.cipher, step, part.len(), |place| indices.push(part.unit(place)));
-            }
-            Scheme::Turns(parts) => {
-                let part = parts.at(step);
-                indices.extend((0..part.len()).map(|place| part.unit(place)));
-            }
-        }
     }
 
     fn check_step(&self, step: u64) -> Result<()> {
@@ -185,15 +132,9 @@ impl Sampler {
 
     /// The mean size of a batch, by which a sum over a batch is divided.
     pub fn expected_batch_size(&self) -> f64 {
-        match self.sampling {
-            Sampling::Poisson { dataset_size, sampling_prob } => dataset_size as f64 * sampling_prob,
-            Sampling::BlockPoisson { dataset_size, num_blocks, sampling_prob } => {
-                dataset_size as f64 / num_blocks as f64 * sampling_prob
-            }
-            Sampling::Cyclic { dataset_size, num_batches: parts }
-            | Sampling::BallsInBins { dataset_size, num_bins: parts } => dataset_size as f64 / parts as f64,
-            Sampling::MinSep { .. } => unreachable!("refused by new"),
-        }
+        self.sampling
+            .expected_batch_size()
+            .expect("new refuses schemes whose participants come by themselves")
     }
 }
 

@@ -125,7 +125,7 @@ pub unsafe extern "C" fn cuCtxGetStreamPriorityRange(lowest: Out<c_int>, highest
     })
 }
 
-/// Waits for all work of the context. There is nothing to wait for: commands run when they are submitted.
+/// Waits for all work of the context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxSynchronize() -> Status {
     call("cuCtxSynchronize", || {
@@ -134,6 +134,7 @@ pub unsafe extern "C" fn cuCtxSynchronize() -> Status {
         for stream in device.streams.values_mut() {
             outcome = outcome.and(stream.forbid_capture("a wait for all streams"));
         }
-        outcome
+        outcome?;
+        device.host_waits()
     })
 }

@@ -5,8 +5,10 @@ use std::sync::MutexGuard;
 use std::time::Instant;
 
 use super::boundary::{Out, call};
+use super::capture::Point;
 use super::context::current;
 use super::handle::{Handle, Kind, decode, encode, serial, unknown};
+use super::order::Clock;
 use super::state::{self, Device};
 use super::stream::OnStream;
 use crate::status::{Failure, Status};
@@ -14,27 +16,35 @@ use crate::status::{Failure, Status};
 const DISABLE_TIMING: c_uint = 2;
 
 /// An event and the time at which it was recorded, if it was.
-#[derive(Clone, Copy)]
+#[derive(Clone, Default)]
 pub(super) struct Event {
     timed: bool,
     pub recorded: Option<Instant>,
-    /// The capture that the event was last recorded in, if any.
-    pub captured: Option<u64>,
+    /// What had been submitted to the stream when the event was recorded outside of captures.
+    pub clock: Clock,
+    /// The stream that the event was recorded on, and the time of its last command.
+    pub after: Option<(u64, u64)>,
+    /// The place in a capture where the event was last recorded, if in any.
+    pub captured: Option<Point>,
 }
 
 fn event(handle: Handle) -> Result<(MutexGuard<'static, Device>, u64, Event), Failure> {
     let (ordinal, key) = decode(Kind::Event, handle)?;
     let device = state::working(ordinal)?;
-    let event = *device.events.get(&key).ok_or_else(|| unknown(Kind::Event))?;
+    let event = device.events.get(&key).cloned().ok_or_else(|| unknown(Kind::Event))?;
     Ok((device, key, event))
 }
 
 fn done(handle: Handle) -> Result<Event, Failure> {
-    let (_device, _, event) = event(handle)?;
-    match event.captured {
-        Some(_) => Err(Failure::new(Status::CapturedEvent, "the event was recorded in a capture")),
-        None => Ok(event),
+    let (mut device, _, event) = event(handle)?;
+    if event.captured.is_some() {
+        return Err(Failure::new(Status::CapturedEvent, "the event was recorded in a capture"));
     }
+    if let Some((key, time)) = event.after {
+        device.drain(key, time)?;
+    }
+    device.host_learns(&event.clock)?;
+    Ok(event)
 }
 
 /// Creates an event in the current context.
@@ -45,7 +55,7 @@ pub unsafe extern "C" fn cuEventCreate(event: Out<Handle>, flags: c_uint) -> Sta
         let key = serial();
         event.set(encode(Kind::Event, device.ordinal, key))?;
         let timed = flags & DISABLE_TIMING == 0;
-        device.events.insert(key, Event { timed, recorded: None, captured: None });
+        device.events.insert(key, Event { timed, ..Event::default() });
         Ok(())
     })
 }
@@ -69,17 +79,20 @@ pub unsafe extern "C" fn cuEventRecord(handle: Handle, stream: Handle) -> Status
         if on.device.ordinal != ordinal {
             return Err(Failure::new(Status::InvalidHandle, "event and stream are of different devices"));
         }
-        let captured = on.stream()?.capture.as_ref().map(|capture| capture.serial);
+        let captured = on.stream()?.capture.as_ref().map(|member| member.at.clone());
+        let key_of_stream = on.key;
+        let begun = captured.is_none().then(|| on.device.begin("an event", key_of_stream));
         let event = on.device.events.get_mut(&key).ok_or_else(|| unknown(Kind::Event))?;
-        event.captured = captured;
-        if captured.is_none() {
+        if let Some((by, clock)) = begun {
             event.recorded = Some(Instant::now());
+            (event.clock, event.after) = (clock, Some((key_of_stream, by.time)));
         }
+        event.captured = captured;
         Ok(())
     })
 }
 
-/// Waits for an event. The work before it is already done, because commands run when they are submitted.
+/// Waits for an event and the work before it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventSynchronize(event: Handle) -> Status {
     call("cuEventSynchronize", || done(event).map(drop))

@@ -1,17 +1,19 @@
-//! Captures and graphs: commands as values, run when the graph is launched.
+//! Graphs: commands as values, run when the graph is launched.
 //!
 //! Kernel arguments are copied when a launch is recorded, host memory is read and written when the graph runs, as on hardware.
-//! Forked captures, allocations and frees inside a capture are refused. Capture modes are not told apart: what a mode would
+//! Allocations and frees inside a capture are refused. Capture modes are not told apart: what a mode would
 //! forbid to calls outside the stream is allowed.
 
-use std::ffi::{c_uint, c_ulonglong, c_void};
+use std::ffi::{c_ulonglong, c_void};
 use std::sync::Arc;
 
 use super::boundary::{Out, call};
 use super::handle::{Handle, Kind, decode, encode, serial, unknown};
-use super::state;
+use super::order::{Clock, describe};
+use super::state::{self, Device};
 use super::stream::OnStream;
 use crate::exec::Launch;
+use crate::memory::Use;
 use crate::status::{Failure, Status};
 
 /// A command that can be submitted to a stream.
@@ -53,80 +55,20 @@ impl Host {
     }
 }
 
-/// A capture that is in progress on a stream.
-pub(super) struct Capture {
-    /// The number that tells this capture from others.
-    pub serial: u64,
-    /// Whether something happened that invalidates the capture.
-    pub spoilt: bool,
-    commands: Vec<Command>,
+/// A command of a graph.
+pub(super) struct Node {
+    pub command: Command,
+    /// The nodes that come before this one; without any, it comes first.
+    pub after: Vec<usize>,
+    /// The branch that the node belongs to; branch 0 is of the stream that the graph is launched on.
+    pub branch: usize,
 }
 
-impl Capture {
-    pub(super) fn record(&mut self, command: Command) -> Result<(), Failure> {
-        if self.spoilt {
-            return Err(spoilt());
-        }
-        self.commands.push(command);
-        Ok(())
-    }
-}
-
-fn spoilt() -> Failure {
-    Failure::new(Status::StreamCaptureInvalidated, "an earlier call spoilt the capture")
-}
-
-/// Begins to record what is submitted to a stream, in any capture mode.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamBeginCapture_v2(stream: Handle, mode: c_uint) -> Status {
-    call("cuStreamBeginCapture_v2", || {
-        if mode > 2 {
-            return Err(Failure::invalid_value(format!("unknown capture mode {mode}")));
-        }
-        let mut on = OnStream::of(stream)?;
-        if on.key == 0 {
-            let text = "the default stream cannot capture";
-            return Err(Failure::new(Status::StreamCaptureUnsupported, text));
-        }
-        let stream = on.stream()?;
-        if stream.capture.is_some() {
-            return Err(Failure::new(Status::IllegalState, "the stream captures already"));
-        }
-        stream.capture = Some(Capture { serial: serial(), spoilt: false, commands: Vec::new() });
-        Ok(())
-    })
-}
-
-/// Ends a capture and returns what was recorded.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamEndCapture(stream: Handle, graph: Out<Handle>) -> Status {
-    call("cuStreamEndCapture", || {
-        graph.set(std::ptr::null_mut())?;
-        let mut on = OnStream::of(stream)?;
-        let capture = on.stream()?.capture.take();
-        let text = "the stream does not capture";
-        let capture = capture.ok_or_else(|| Failure::new(Status::StreamCaptureUnmatched, text))?;
-        if capture.spoilt {
-            return Err(spoilt());
-        }
-        let key = serial();
-        graph.set(encode(Kind::Graph, on.device.ordinal, key))?;
-        on.device.graphs.insert(key, Arc::new(capture.commands));
-        Ok(())
-    })
-}
-
-/// Returns whether a stream captures: 0 for no, 1 for yes, 2 for a capture that was invalidated.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamIsCapturing(stream: Handle, status: Out<c_uint>) -> Status {
-    call("cuStreamIsCapturing", || {
-        let mut on = OnStream::of(stream)?;
-        status.set(match &on.stream()?.capture {
-            None => 0,
-            Some(capture) if !capture.spoilt => 1,
-            Some(_) => 2,
-        })
-    })
+/// A recorded graph, whose nodes are in an order in which they may run.
+pub(super) struct Graph {
+    pub nodes: Vec<Node>,
+    /// The number of each branch in clocks.
+    pub branches: Vec<u64>,
 }
 
 /// Makes a graph executable. Flags only tune how hardware would run it, except device launch, which is refused.
@@ -150,7 +92,7 @@ pub unsafe extern "C" fn cuGraphInstantiateWithFlags(
     })
 }
 
-/// Runs a graph's commands in the order in which they were recorded.
+/// Runs a graph's commands in the order in which they were recorded. Those of branches that nothing joins are not ordered.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphLaunch(exec: Handle, stream: Handle) -> Status {
     call("cuGraphLaunch", || {
@@ -160,20 +102,35 @@ pub unsafe extern "C" fn cuGraphLaunch(exec: Handle, stream: Handle) -> Status {
             return Err(Failure::new(Status::InvalidHandle, "graph and stream are of different devices"));
         }
         on.stream()?.forbid_capture("the launch of a graph")?;
-        let commands = on.device.graphs.get(&key).cloned().ok_or_else(|| unknown(Kind::GraphExec))?;
-        commands.iter().try_for_each(|command| {
-            if let Command::Launch(launch) = command
-                && !on.device.modules.values().any(|module| module.has(&launch.kernel))
-            {
-                let text = format!(
-                    "the module of kernel {} was unloaded before the graph's launch",
-                    launch.kernel.name
-                );
-                return Err(Failure::new(Status::InvalidHandle, text));
-            }
-            on.device.execute(command)
-        })
+        let graph = on.device.graphs.get(&key).cloned().ok_or_else(|| unknown(Kind::GraphExec))?;
+        run(&mut on.device, &graph, on.key)
     })
+}
+
+fn run(device: &mut Device, graph: &Graph, key: u64) -> Result<(), Failure> {
+    device.drain(key, u64::MAX)?;
+    let (start, own) = (device.clock_of(key), device.stream_number(key));
+    let mut clocks: Vec<Clock> = Vec::with_capacity(graph.nodes.len());
+    for node in &graph.nodes {
+        if let Command::Launch(launch) = &node.command
+            && !device.modules.values().any(|module| module.has(&launch.kernel))
+        {
+            let name = &launch.kernel.name;
+            let text = format!("the module of kernel {name} was unloaded before the graph's launch");
+            return Err(Failure::new(Status::InvalidHandle, text));
+        }
+        let mut clock = start.clone();
+        node.after.iter().for_each(|before| clock.join(&clocks[*before]));
+        let stream = if node.branch == 0 { own } else { graph.branches[node.branch] };
+        let what = format!("{} in branch {} of a graph", node.command.name(), node.branch);
+        let command = Use { stream, time: clock.tick(stream), name: describe(&what, key) };
+        device.execute(&node.command, command, &clock)?;
+        clocks.push(clock);
+    }
+    if let Some(stream) = device.streams.get_mut(&key) {
+        clocks.iter().for_each(|clock| stream.clock.join(clock));
+    }
+    Ok(())
 }
 
 /// Prepares a graph's launch, for which nothing is needed here.

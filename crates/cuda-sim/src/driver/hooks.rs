@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char, c_int};
 use super::boundary::Out;
 use super::count;
 use super::state::{self, Mutation};
+use crate::exec::Approximation;
 use crate::traffic::Traffic;
 
 /// The size of a [`Traffic`] in bytes. Only this library has the symbol, and the sizes agree only if both sides were built alike.
@@ -32,12 +33,13 @@ pub unsafe extern "C" fn corrnoise_sim_mutate(
     from: *const c_char,
     to: *const c_char,
     nth: usize,
+    optional: bool,
 ) -> bool {
     // SAFETY: `control` passes CStrings.
     let texts = unsafe { [CStr::from_ptr(from), CStr::from_ptr(to)] };
     let [from, to] = texts.map(|text| text.to_string_lossy().into_owned());
     let locked = ordinal(device).and_then(|ordinal| state::device(ordinal).ok());
-    locked.map(|mut device| device.mutations.push(Mutation { from, to, nth })).is_some()
+    locked.map(|mut device| device.mutations.push(Mutation { from, to, nth, optional })).is_some()
 }
 
 /// Removes a device's mutations. Returns whether there is such a device.
@@ -54,11 +56,38 @@ pub extern "C" fn corrnoise_sim_limit(device: c_int, instructions: u64) -> bool 
     locked.map(|mut device| device.watch.limit = instructions).is_some()
 }
 
+/// Sets the compute capability of a device, written as 80 for 8.0. Returns whether there is such a device.
+#[unsafe(no_mangle)]
+pub extern "C" fn corrnoise_sim_capability(device: c_int, capability: u32) -> bool {
+    let found = ordinal(device).and_then(|ordinal| state::CAPABILITIES.get(ordinal));
+    found.map(|number| number.store(capability, std::sync::atomic::Ordering::Relaxed)).is_some()
+}
+
 /// Sets what registers hold until they are written, in even lanes and in odd ones. Returns whether there is such a device.
 #[unsafe(no_mangle)]
 pub extern "C" fn corrnoise_sim_unwritten(device: c_int, even: u32, odd: u32) -> bool {
     let locked = ordinal(device).and_then(|ordinal| state::device(ordinal).ok());
     locked.map(|mut device| device.watch.unwritten = [even, odd]).is_some()
+}
+
+/// Sets what approximate instructions return: 0 random by `seed`, 1 exact, 2 highest, 3 lowest. Returns whether there is such a device.
+#[unsafe(no_mangle)]
+pub extern "C" fn corrnoise_sim_approximate(device: c_int, mode: c_int, seed: u64) -> bool {
+    let how = match mode {
+        1 => Approximation::Exact,
+        2 => Approximation::Highest,
+        3 => Approximation::Lowest,
+        _ => Approximation::Random(seed),
+    };
+    let locked = ordinal(device).and_then(|ordinal| state::device(ordinal).ok());
+    locked.map(|mut device| device.watch.approximation = how).is_some()
+}
+
+/// Says whether streams that were created with a priority delay their commands. Returns whether there is such a device.
+#[unsafe(no_mangle)]
+pub extern "C" fn corrnoise_sim_delay(device: c_int, delays: bool) -> bool {
+    let locked = ordinal(device).and_then(|ordinal| state::device(ordinal).ok());
+    locked.map(|mut device| device.delays = delays).is_some()
 }
 
 /// Begins to watch the lines that a device executes. Returns whether there is such a device.

@@ -16,7 +16,7 @@ use crate::status::{Failure, Status};
 const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
 const MAX_THREADS: u64 = 1024;
-const MAX_SHARED: u32 = 49_152;
+const MAX_SHARED: usize = 49_152;
 
 /// Launches a kernel on a stream, or records the launch if the stream captures.
 #[unsafe(no_mangle)]
@@ -74,7 +74,8 @@ fn check_shape(kernel: &Kernel, grid: [u32; 3], block: [u32; 3], shared: u32) ->
     {
         return refuse(&format!(".reqntid {required:?} forbids it"));
     }
-    if shared > MAX_SHARED { refuse("too much shared memory") } else { Ok(()) }
+    let declared: usize = kernel.shared.iter().map(|variable| variable.size).sum();
+    if shared as usize + declared > MAX_SHARED { refuse("too much shared memory") } else { Ok(()) }
 }
 
 /// The arguments, copied into a parameter block as the kernel expects it.
@@ -119,13 +120,15 @@ pub unsafe extern "C" fn cuFuncGetAttribute(
                 let declared = kernel.required_threads.or(kernel.max_threads);
                 declared.map_or(MAX_THREADS, |most| most.iter().map(|n| u64::from(*n)).product()) as c_int
             }
+            // Bytes of shared memory.
+            1 => kernel.shared.iter().map(|variable| variable.size as c_int).sum(),
             // Registers per thread: a guess, as only the real compiler assigns them.
             4 => 64,
             // PTX version and binary version.
             5 => 80,
             6 => device.capability() as c_int,
-            // Shared, constant and local memory, cache modes, clusters: none.
-            1..=15 => 0,
+            // Constant and local memory, cache modes, clusters: none.
+            2..=15 => 0,
             _ => return Err(Failure::invalid_value(format!("unknown function attribute {attribute}"))),
         })
     })

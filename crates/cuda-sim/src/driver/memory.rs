@@ -12,7 +12,7 @@ use super::boundary::{Out, call, lock};
 use super::context::current;
 use super::graph::{Command, Host};
 use super::handle::{Handle, Kind as HandleKind, decode};
-use super::state;
+use super::state::{self, NUM_DEVICES};
 use super::stream::OnStream;
 use crate::memory::{Kind, TOTAL};
 use crate::status::{Failure, Status};
@@ -29,14 +29,23 @@ pub unsafe extern "C" fn cuMemAllocAsync(address: Out<u64>, len: usize, stream: 
     call("cuMemAllocAsync", || {
         let mut on = OnStream::of(stream)?;
         on.stream()?.forbid_capture("an allocation")?;
-        address.set(on.device.memory.allocate(len, Kind::Global)?)
+        let allocated = on.device.memory.allocate(len, Kind::Global)?;
+        // Another stream may use the memory when it is ordered after the allocation.
+        on.device.memory.touch(allocated, len, true);
+        let (by, clock) = on.device.begin("the allocation", on.key);
+        on.device.settle(by, &clock)?;
+        address.set(allocated)
     })
 }
 
 /// Frees device memory of the current context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFree_v2(address: u64) -> Status {
-    call("cuMemFree_v2", || current()?.memory.free(address))
+    call("cuMemFree_v2", || {
+        let mut device = current()?;
+        device.drain_all()?;
+        device.memory.free(address)
+    })
 }
 
 /// Frees device memory in the order of a stream.
@@ -45,6 +54,10 @@ pub unsafe extern "C" fn cuMemFreeAsync(address: u64, stream: Handle) -> Status 
     call("cuMemFreeAsync", || {
         let mut on = OnStream::of(stream)?;
         on.stream()?.forbid_capture("a free")?;
+        on.device.drain(on.key, u64::MAX)?;
+        let (by, clock) = on.device.begin("the free", on.key);
+        on.device.memory.touch_all(address);
+        on.device.settle(by, &clock)?;
         on.device.memory.free(address)
     })
 }
@@ -60,6 +73,13 @@ pub unsafe extern "C" fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) ->
 
 /// Pinned host memory by address, in words of 16 bytes so that it is aligned for every type.
 static PINNED: LazyLock<Mutex<HashMap<usize, Box<[u128]>>>> = LazyLock::new(Mutex::default);
+
+/// Whether a range of the host lies in pinned memory.
+pub(super) fn is_pinned(Host(start): Host, len: usize) -> bool {
+    let start = start.addr();
+    let inside = |base: usize, words: &[u128]| base <= start && start + len <= base + size_of_val(words);
+    lock(&PINNED).iter().any(|(base, words)| inside(*base, words))
+}
 
 /// Allocates pinned host memory, which every context can use.
 #[unsafe(no_mangle)]
@@ -77,13 +97,37 @@ pub unsafe extern "C" fn cuMemHostAlloc(pointer: Out<*mut c_void>, len: usize, _
     })
 }
 
-/// Frees pinned host memory of `cuMemHostAlloc`.
+/// Allocates pinned host memory as [`cuMemHostAlloc`] does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemAllocHost_v2(pointer: Out<*mut c_void>, len: usize) -> Status {
+    // SAFETY: the same contract.
+    unsafe { cuMemHostAlloc(pointer, len, 0) }
+}
+
+/// Frees pinned host memory, which no copy may still read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemFreeHost(pointer: *mut c_void) -> Status {
     call("cuMemFreeHost", || {
+        let len = lock(&PINNED).get(&pointer.addr()).map_or(0, |words| size_of_val(&**words));
+        for ordinal in 0..NUM_DEVICES {
+            if state::device(ordinal)?.pending.iter().any(|copy| copy.reads(pointer.addr(), len)) {
+                return Err(Failure::invalid_value("a copy from the memory is not known to have ended"));
+            }
+        }
         let freed = lock(&PINNED).remove(&pointer.addr());
         freed.map(drop).ok_or_else(|| Failure::invalid_value("not pinned host memory"))
     })
+}
+
+/// Runs a command after everything else, and waits for it, as functions without a stream do.
+fn finish(len: usize, host: *const c_void, command: Command) -> Result<(), Failure> {
+    let mut on = OnStream::of(null_mut())?;
+    on.device.host_waits()?;
+    drop(on);
+    submit(null_mut(), len, host, command)?;
+    let mut device = current()?;
+    let clock = device.clock_of(0);
+    device.host_learns(&clock)
 }
 
 /// Submits a command that moves `len` bytes; a length of 0 submits nothing.
@@ -107,7 +151,7 @@ pub unsafe extern "C" fn cuMemsetD8Async(at: u64, value: c_uchar, len: usize, st
 /// Fills device memory with a byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD8_v2(at: u64, value: c_uchar, len: usize) -> Status {
-    call("cuMemsetD8_v2", || submit(null_mut(), len, null_mut(), Command::Fill { at, value, len }))
+    call("cuMemsetD8_v2", || finish(len, null_mut(), Command::Fill { at, value, len }))
 }
 
 /// Copies from the host to the device.
@@ -126,7 +170,7 @@ pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyHtoD_v2(to: u64, from: *const c_void, len: usize) -> Status {
     let command = Command::ToDevice { to, from: Host(from.cast_mut()), len };
-    call("cuMemcpyHtoD_v2", || submit(null_mut(), len, from, command))
+    call("cuMemcpyHtoD_v2", || finish(len, from, command))
 }
 
 /// Copies from the device to the host.
@@ -145,7 +189,7 @@ pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyDtoH_v2(to: *mut c_void, from: u64, len: usize) -> Status {
     let command = Command::ToHost { to: Host(to), from, len };
-    call("cuMemcpyDtoH_v2", || submit(null_mut(), len, to, command))
+    call("cuMemcpyDtoH_v2", || finish(len, to, command))
 }
 
 /// Copies within the memory of one device, on a stream.
@@ -157,7 +201,7 @@ pub unsafe extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, len: usize, st
 /// Copies within the memory of one device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyDtoD_v2(to: u64, from: u64, len: usize) -> Status {
-    call("cuMemcpyDtoD_v2", || submit(null_mut(), len, null_mut(), Command::Copy { to, from, len }))
+    call("cuMemcpyDtoD_v2", || finish(len, null_mut(), Command::Copy { to, from, len }))
 }
 
 /// Copies from one device to another. A capture refuses it, because a graph belongs to one device.
@@ -171,7 +215,11 @@ pub unsafe extern "C" fn cuMemcpyPeerAsync(
     stream: Handle,
 ) -> Status {
     call("cuMemcpyPeerAsync", || {
-        OnStream::of(stream)?.stream()?.forbid_capture("a copy between devices")?;
+        let mut on = OnStream::of(stream)?;
+        on.stream()?.forbid_capture("a copy between devices")?;
+        on.device.drain(on.key, u64::MAX)?;
+        let (by, clock) = on.device.begin("the copy between devices", on.key);
+        drop(on);
         let (to_device, _) = decode(HandleKind::Context, to_context)?;
         let (from_device, _) = decode(HandleKind::Context, from_context)?;
         if len == 0 {
@@ -179,7 +227,14 @@ pub unsafe extern "C" fn cuMemcpyPeerAsync(
         }
         // One device is locked at a time: two threads that copy in opposite directions cannot wait for each other.
         let mut bytes = vec![0; len];
-        state::working(from_device)?.memory.read(from, &mut bytes)?;
-        state::working(to_device)?.memory.write(to, &bytes)
+        let mut device = state::working(from_device)?;
+        device.memory.read(from, &mut bytes)?;
+        device.memory.touch(from, len, false);
+        device.settle(by, &clock)?;
+        drop(device);
+        let mut device = state::working(to_device)?;
+        device.memory.write(to, &bytes)?;
+        device.memory.touch(to, len, true);
+        device.settle(by, &clock)
     })
 }

@@ -12,6 +12,7 @@
 #![allow(clippy::missing_safety_doc, reason = "one contract for all, given above")]
 
 mod boundary;
+mod capture;
 mod context;
 mod count;
 mod device;
@@ -22,10 +23,12 @@ mod hooks;
 mod launch;
 mod memory;
 mod module;
+mod order;
 mod state;
 mod stream;
 
 pub use boundary::{Out, cuGetErrorName, cuGetErrorString};
+pub use capture::{cuStreamBeginCapture_v2, cuStreamEndCapture, cuStreamIsCapturing};
 pub use context::{
     cuCtxGetCurrent, cuCtxGetDevice, cuCtxGetStreamPriorityRange, cuCtxSetCurrent, cuCtxSynchronize,
     cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxRetain,
@@ -39,24 +42,24 @@ pub use event::{
 };
 pub use graph::{
     cuGraphDestroy, cuGraphExecDestroy, cuGraphInstantiateWithFlags, cuGraphLaunch, cuGraphUpload,
-    cuStreamBeginCapture_v2, cuStreamEndCapture, cuStreamIsCapturing,
 };
 pub use handle::Handle;
 pub use hooks::{
-    corrnoise_sim_calls, corrnoise_sim_layout, corrnoise_sim_mutate, corrnoise_sim_mutate_clear,
-    corrnoise_sim_reset_traffic, corrnoise_sim_traffic,
+    corrnoise_sim_calls, corrnoise_sim_delay, corrnoise_sim_layout, corrnoise_sim_mutate,
+    corrnoise_sim_mutate_clear, corrnoise_sim_reset_traffic, corrnoise_sim_traffic,
 };
 pub use launch::{
     cuFuncGetAttribute, cuLaunchKernel, cuOccupancyMaxActiveBlocksPerMultiprocessor,
     cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
 };
 pub use memory::{
-    cuMemAlloc_v2, cuMemAllocAsync, cuMemFree_v2, cuMemFreeAsync, cuMemFreeHost, cuMemGetInfo_v2,
-    cuMemHostAlloc, cuMemcpyDtoD_v2, cuMemcpyDtoDAsync_v2, cuMemcpyDtoH_v2, cuMemcpyDtoHAsync_v2,
-    cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2, cuMemcpyPeerAsync, cuMemsetD8_v2, cuMemsetD8Async,
+    cuMemAlloc_v2, cuMemAllocAsync, cuMemAllocHost_v2, cuMemFree_v2, cuMemFreeAsync, cuMemFreeHost,
+    cuMemGetInfo_v2, cuMemHostAlloc, cuMemcpyDtoD_v2, cuMemcpyDtoDAsync_v2, cuMemcpyDtoH_v2,
+    cuMemcpyDtoHAsync_v2, cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2, cuMemcpyPeerAsync, cuMemsetD8_v2,
+    cuMemsetD8Async,
 };
 pub use module::{cuModuleGetFunction, cuModuleGetGlobal_v2, cuModuleLoadData, cuModuleUnload};
 pub use stream::{
-    cuStreamCreate, cuStreamCreateWithPriority, cuStreamDestroy_v2, cuStreamQuery, cuStreamSynchronize,
-    cuStreamWaitEvent,
+    cuStreamCreate, cuStreamCreateWithPriority, cuStreamDestroy_v2, cuStreamGetPriority, cuStreamQuery,
+    cuStreamSynchronize, cuStreamWaitEvent,
 };

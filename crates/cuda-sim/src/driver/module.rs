@@ -59,8 +59,11 @@ pub unsafe extern "C" fn cuModuleLoadData(module: Out<Handle>, image: *const c_v
 /// The text with the mutations that tests asked for.
 fn mutated(text: &str, mutations: &[Mutation]) -> Result<String, Failure> {
     let mut out = text.to_string();
-    for Mutation { from, to, nth } in mutations {
+    for Mutation { from, to, nth, optional } in mutations {
         let found = out.match_indices(from.as_str()).nth(*nth).map(|(at, _)| at);
+        if *optional && found.is_none() {
+            continue;
+        }
         let at = found.ok_or_else(|| {
             let text = format!("the mutation's text {from:?} does not occur {} times", nth + 1);
             Failure::new(Status::InvalidPtx, text)

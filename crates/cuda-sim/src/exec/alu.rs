@@ -93,6 +93,7 @@ impl<const FULL: bool> Writer<'_, FULL> {
             F32FromU64 => self.x_y(i, |a| (a as f32).to_bits()),
             F32FromF16 => self.x_x(i, f32_from_f16),
             F16FromF32 => self.x_x(i, f16_from_f32),
+            NearestF32 => self.x_x(i, f1(f32::round_ties_even)),
 
             _ => self.rare(kernel, i),
         }

@@ -31,6 +31,14 @@ pub(super) fn f16_from_f32(bits: u32) -> u32 {
     sign | rounded.saturating_sub(112 << 10).min(0x7c00)
 }
 
+/// The bfloat nearest to an f32, ties to even; a NaN becomes `0x7fff`.
+pub(super) fn bf16_from_f32(bits: u32) -> u32 {
+    if bits & 0x7fff_ffff > 0x7f80_0000 {
+        return 0x7fff;
+    }
+    (bits + 0x7fff + (bits >> 16 & 1)) >> 16
+}
+
 /// An f32 rounded to a half towards zero; a NaN becomes `0x7fff`.
 fn f16_toward_zero(bits: u32) -> u32 {
     let (sign, magnitude) = (bits >> 16 & 0x8000, bits & 0x7fff_ffff);

@@ -1,5 +1,6 @@
 //! Registers of 32 lanes, and loops over them.
 
+use super::approx::Approximation;
 use crate::ptx::Inst;
 
 /// The number of threads in a warp.
@@ -11,9 +12,12 @@ pub(super) const WARP: usize = 32;
 pub(super) struct Lanes<T>(pub [T; WARP]);
 
 /// The two register files: `x` of at most 32 bits, `y` of 64.
+#[derive(Clone)]
 pub(super) struct Registers {
     pub x: Vec<Lanes<u32>>,
     pub y: Vec<Lanes<u64>>,
+    /// What approximate instructions return.
+    pub approximation: Approximation,
 }
 
 impl Registers {
@@ -21,7 +25,8 @@ impl Registers {
     pub(super) fn new([x, y]: [usize; 2], unwritten: [u32; 2]) -> Self {
         let narrow = std::array::from_fn(|lane| unwritten[lane % 2]);
         let wide = narrow.map(|value| u64::from(value) << 32 | u64::from(value));
-        Self { x: vec![Lanes(narrow); x], y: vec![Lanes(wide); y] }
+        let approximation = Approximation::default();
+        Self { x: vec![Lanes(narrow); x], y: vec![Lanes(wide); y], approximation }
     }
 
     /// A predicate as one bit per lane.

@@ -1,18 +1,10 @@
 //! Instructions that touch memory, lane by lane.
 
+use super::shared::Shared;
 use super::{Fault, Machine};
-use crate::memory::{Space, Touch};
-use crate::ptx::{Access, Code, Inst, NONE, PARAM_BASE};
+use crate::memory::{self, Space, Touch, lanes};
+use crate::ptx::{Access, Code, Inst, NONE, PARAM_BASE, SHARED_WINDOW};
 use crate::status::{Failure, Status};
-
-/// The numbers of the lanes whose bit is set in `mask`.
-fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let lane = mask.trailing_zeros();
-        mask &= mask.wrapping_sub(1);
-        (lane < 32).then_some(lane as usize)
-    })
-}
 
 /// One to eight bytes as a number. It is a match over lengths, because copying a variable number of bytes would be most of an
 /// access's cost.
@@ -42,6 +34,18 @@ impl Machine<'_> {
         let access = self.kernel.accesses[inst.imm as usize];
         let bytes = access.len();
         let touch = Touch { site: pc, space: access.space, bytes, read_only: access.read_only };
+        let shared = self.shared_lanes(inst, &access, active);
+        if shared != 0 {
+            let operation = Operation { inst, access, touch, active: shared };
+            match bytes {
+                16 => self.shared::<16>(operation),
+                8 => self.shared::<8>(operation),
+                4 => self.shared::<4>(operation),
+                2 => self.shared::<2>(operation),
+                _ => self.shared::<1>(operation),
+            }?;
+        }
+        let active = active & !shared;
         let operation = Operation { inst, access, touch, active };
         let count = u64::from(active.count_ones());
         match inst.code {
@@ -80,6 +84,40 @@ impl Machine<'_> {
             }
             _ => self.load_param_at(inst, pc, access, active),
         }
+    }
+
+    /// The lanes of a memory instruction that access shared memory: all, none, or those whose generic address is in its window.
+    #[inline(always)]
+    fn shared_lanes(&self, inst: &Inst, access: &Access, active: u32) -> u32 {
+        match (inst.code, access.space) {
+            (Code::Load | Code::Store, Space::Shared) => active,
+            (Code::Load | Code::Store, Space::Generic) => {
+                let addresses = &self.registers.y[usize::from(inst.a)].0;
+                let address = |lane: usize| addresses[lane].wrapping_add_signed(access.offset);
+                lanes(active)
+                    .filter(|lane| Shared::in_window(address(*lane)))
+                    .fold(0, |mask, lane| mask | 1 << lane)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Loads or stores `N` bytes of shared memory per lane.
+    #[inline(never)]
+    fn shared<const N: usize>(&mut self, operation: Operation) -> Result<(), Fault> {
+        let Operation { inst, access, touch, .. } = operation;
+        let window = if access.space == Space::Generic { SHARED_WINDOW } else { 0 };
+        self.each_lane(operation, |machine, lane, address, _| {
+            let address = address.wrapping_sub(window);
+            let by = memory::Access { lane, pc: touch.site };
+            if inst.code == Code::Load {
+                let value = machine.shared.load::<N>(&machine.memory.order, by, address)?;
+                machine.put(inst, access, lane, value);
+                return Ok(());
+            }
+            let value = machine.get::<N>(inst, access, lane);
+            machine.shared.store::<N>(&machine.memory.order, by, address, value)
+        })
     }
 
     /// Calls `act(machine, lane, address, thread)` for every active lane, and blames a failure on its lane.

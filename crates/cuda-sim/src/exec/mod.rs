@@ -1,15 +1,19 @@
-//! Runs a launch: every thread of every block, one warp of 32 lanes at a time, in ascending order.
+//! Runs a launch: every thread of every block, one warp of 32 lanes at a time, in ascending order; a warp that waits for the
+//! others of its block is put aside.
 //!
 //! A register is 32 values side by side, so that one decoded operation is one loop that compiles to a few vector
 //! instructions. On x86-64 the loops are compiled for AVX2 with FMA, where a fused multiply-add is one instruction, and once
 //! more, masked, for processors without.
 
 mod alu;
+mod approx;
+mod block;
 mod convert;
 mod lanes;
 mod memory;
 mod rare;
 mod scalar;
+mod shared;
 mod toward_zero;
 mod warp;
 
@@ -19,7 +23,10 @@ use crate::memory::{Accessor, Memory};
 use crate::ptx::{Kernel, Special};
 use crate::status::Failure;
 use crate::traffic::Traffic;
+pub(crate) use approx::Approximation;
+use block::Crew;
 use lanes::{Lanes, Registers, WARP};
+use shared::Shared;
 
 /// A kernel with its arguments, copied when it was submitted.
 pub(crate) struct Launch {
@@ -40,6 +47,7 @@ pub(crate) struct Watch {
     pub limit: u64,
     /// The value of a register before its first write, in even lanes and in odd ones.
     pub unwritten: [u32; 2],
+    pub approximation: Approximation,
     /// Per line of the module, while lines are watched: [`Watch::RAN`] and [`Watch::PASSED`].
     pub lines: Option<Vec<u8>>,
 }
@@ -53,7 +61,8 @@ impl Watch {
 
 impl Default for Watch {
     fn default() -> Self {
-        Self { limit: LIMIT, unwritten: crate::control::UNWRITTEN, lines: None }
+        let approximation = Approximation::default();
+        Self { limit: LIMIT, unwritten: crate::control::UNWRITTEN, approximation, lines: None }
     }
 }
 
@@ -87,13 +96,11 @@ fn run_avx2(machine: Machine) -> Result<(), Failure> {
 fn run_grid<const FAST: bool>(mut machine: Machine) -> Result<(), Failure> {
     let launch = machine.launch;
     let [threads, blocks] = [launch.block, launch.grid].map(product);
+    let mut crew = Crew::new(&machine, threads);
     for block in 0..blocks {
-        machine.enter_block(unravel(block, launch.grid));
-        for first in (0..threads).step_by(WARP) {
-            let live = (threads - first).min(WARP as u64);
-            machine.enter_warp(first, block * threads + first);
-            let mask = if live == WARP as u64 { u32::MAX } else { (1 << live) - 1 };
-            machine.warp::<FAST>(mask).map_err(|fault| machine.explain(block, first, fault))?;
+        crew.enter_block(&mut machine, block);
+        while let Some(warp) = crew.next(&mut machine).map_err(|error| machine.explain(block, error))? {
+            machine.warp::<FAST>(warp).map_err(|fault| machine.explain(block, fault))?;
         }
     }
     Ok(())
@@ -124,6 +131,9 @@ struct Machine<'a> {
     memory: Accessor<'a>,
     traffic: &'a mut Traffic,
     watch: &'a mut Watch,
+    shared: Shared<'a>,
+    /// Number in the block of lane 0's thread.
+    first: u64,
     /// Number in the launch of lane 0's thread, modulo 2^32.
     first_thread: u32,
     /// Whether the processor has AVX2 and FMA.
@@ -146,16 +156,18 @@ impl<'a> Machine<'a> {
     ) -> Self {
         let kernel = &*launch.kernel;
         let mut registers = Registers::new(kernel.num_registers, watch.unwritten);
+        registers.approximation = watch.approximation;
         for constant in &kernel.constants32 {
             registers.x[usize::from(constant.register)] = Lanes([constant.value as u32; WARP]);
         }
         for constant in &kernel.constants64 {
             registers.y[usize::from(constant.register)] = Lanes([constant.value; WARP]);
         }
-        let memory = Accessor::new(memory, kernel.code.len());
-        let has_avx2 = has_avx2();
+        let memory = Accessor::new(memory, kernel, product(launch.block).div_ceil(WARP as u64) as usize);
+        let shared = Shared::new(kernel);
+        let (first, first_thread, has_avx2) = (0, 0, has_avx2());
         let mut machine =
-            Self { kernel, launch, registers, memory, traffic, watch, first_thread: 0, has_avx2 };
+            Self { kernel, launch, registers, memory, traffic, watch, shared, first, first_thread, has_avx2 };
         machine.fill(|special, lane| match special {
             Special::Threads(axis) => Some(launch.block[axis]),
             Special::Blocks(axis) => Some(launch.grid[axis]),
@@ -172,10 +184,15 @@ impl<'a> Machine<'a> {
         });
     }
 
-    /// Prepares a warp. `first` is the number of lane 0's thread in the block, `number` its number in the launch.
-    fn enter_warp(&mut self, first: u64, number: u64) {
-        self.first_thread = number as u32;
-        let block = self.launch.block;
+    /// Says which warp runs: `first` is the number of lane 0's thread in the block, `number` its number in the launch.
+    fn place_warp(&mut self, first: u64, number: u64) {
+        (self.first, self.first_thread) = (first, number as u32);
+        self.memory.order.enter_warp(first as usize / WARP, number as u32);
+    }
+
+    /// Fills the registers that tell the threads of a warp apart.
+    fn enter_warp(&mut self) {
+        let (first, block) = (self.first, self.launch.block);
         self.fill(|special, lane| match special {
             Special::Thread(axis) => Some(unravel(first + lane as u64, block)[axis]),
             _ => None,
@@ -192,10 +209,10 @@ impl<'a> Machine<'a> {
     }
 
     /// The failure that explains a fault in words: kernel, block, thread, line, and what went wrong.
-    fn explain(&self, block: u64, first: u64, fault: Fault) -> Failure {
+    fn explain(&self, block: u64, fault: Fault) -> Failure {
         let (line, source) = &self.kernel.lines[fault.pc];
         let block = place(block, self.launch.grid);
-        let thread = place(first + fault.lane as u64, self.launch.block);
+        let thread = place(self.first + fault.lane as u64, self.launch.block);
         let text = format!(
             "kernel {}, block {block}, thread {thread}, line {line} `{source}`: {}",
             self.kernel.name, fault.failure.text

@@ -1,6 +1,6 @@
 //! The register operations that kernels seldom use: compiled once, for the plain target.
 
-use super::convert::convert;
+use super::convert::{bf16_from_f32, convert};
 use super::lanes::Writer;
 use super::scalar::*;
 use super::toward_zero;
@@ -92,6 +92,11 @@ impl<const FULL: bool> Writer<'_, FULL> {
                 canonical(toward_zero::fma(a, b, c, a.mul_add(b, c)))
             }),
             SqrtRzF32 => self.x_x(i, f1(toward_zero::sqrt)),
+            RsqrtApproxF32 => {
+                let how = self.registers.approximation;
+                self.x_x(i, |a| how.rsqrt_ftz(a));
+            }
+            Bf16x2FromF32 => self.x_xx(i, |a, b| bf16_from_f32(a) << 16 | bf16_from_f32(b)),
             RcpF32 => self.x_x(i, f1(|a| 1.0 / a)),
             CopysignF32 => self.x_xx(i, |a, b| a & 0x8000_0000 | b & 0x7fff_ffff),
 

@@ -5,11 +5,54 @@
 
 use super::lanes::{Registers, WARP, Writer};
 use super::{Fault, Machine, Watch};
+use crate::memory::lanes;
 use crate::ptx::{Code, Inst, Kernel, Kind, NONE};
 use crate::status::{Failure, Status};
 
 /// The program counter of a lane that has returned or never started.
 const DONE: u32 = u32::MAX;
+/// Added to the program counter of a lane that waits at a barrier, so that no group runs it.
+const WAITING: u32 = 1 << 31;
+
+/// A warp in progress: where each of its lanes is.
+#[derive(Clone)]
+pub(super) struct Warp {
+    pcs: [u32; WARP],
+    /// The lanes that the warp began with.
+    all: u32,
+    steps: u64,
+}
+
+impl Default for Warp {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
+impl Warp {
+    /// A warp whose lanes of `all` are at the kernel's first instruction.
+    pub(super) fn new(all: u32) -> Self {
+        let mut pcs = [DONE; WARP];
+        send(&mut pcs, all, 0);
+        Self { pcs, all, steps: 0 }
+    }
+
+    /// The barrier at which all lanes wait, after a run; none if all have returned.
+    pub(super) fn waits(&self) -> Option<u32> {
+        Some(self.pcs[0]).filter(|pc| *pc != DONE).map(|pc| pc & !WAITING)
+    }
+
+    /// Lets the lanes pass the barrier at which all of them wait.
+    pub(super) fn release(&mut self) {
+        let next = self.waits().unwrap_or_default() + 1;
+        send(&mut self.pcs, self.all, next);
+    }
+}
+
+/// The lanes at which a program counter is `pc`.
+fn at(pcs: &[u32; WARP], pc: u32) -> u32 {
+    pcs.iter().enumerate().fold(0, |mask, (lane, at)| mask | u32::from(*at == pc) << lane)
+}
 
 /// Lanes that run together, at one program counter.
 struct Group {
@@ -22,7 +65,7 @@ struct Group {
 impl Group {
     #[inline(always)]
     fn lowest(pcs: &[u32; WARP]) -> Option<Group> {
-        let pc = pcs.iter().copied().min().filter(|pc| *pc != DONE)?;
+        let pc = pcs.iter().copied().min().filter(|pc| *pc < WAITING)?;
         let mut group = Group { pc, mask: 0, limit: DONE };
         for (lane, &at) in pcs.iter().enumerate() {
             if at == pc {
@@ -45,14 +88,68 @@ fn send(pcs: &mut [u32; WARP], mask: u32, pc: u32) {
 }
 
 impl Machine<'_> {
-    /// Runs the lanes of `live` from the kernel's first instruction until all have returned.
+    /// Runs a warp until all its lanes have returned, or wait at one barrier of the block.
     #[inline(always)]
-    pub(super) fn warp<const FAST: bool>(&mut self, live: u32) -> Result<(), Fault> {
-        let mut pcs = [DONE; WARP];
-        send(&mut pcs, live, 0);
-        let mut steps = 0;
-        while let Some(mut group) = Group::lowest(&pcs) {
-            self.run_group::<FAST>(&mut pcs, &mut group, &mut steps)?;
+    pub(super) fn warp<const FAST: bool>(&mut self, warp: &mut Warp) -> Result<(), Fault> {
+        loop {
+            while let Some(mut group) = Group::lowest(&warp.pcs) {
+                self.run_group::<FAST>(&mut warp.pcs, &mut group, &mut warp.steps)?;
+            }
+            if !self.settle(warp)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Judges a warp none of whose lanes can run. Returns true if some can now, because those that they waited for have
+    /// returned; refuses lanes that wait for some that do not come.
+    #[inline(never)]
+    fn settle(&mut self, warp: &mut Warp) -> Result<bool, Fault> {
+        let live = !at(&warp.pcs, DONE);
+        let Some(lane) = lanes(live).next() else { return Ok(false) };
+        let (pc, together) = (warp.pcs[lane] & !WAITING, at(&warp.pcs, warp.pcs[lane]));
+        let inst = &self.kernel.code[pc as usize];
+        let mut missing = warp.all & !together;
+        if inst.code == Code::WarpBarrier {
+            self.meet(inst, &mut warp.pcs, pc, together)?;
+            if warp.pcs[lane] < WAITING {
+                return Ok(true);
+            }
+            missing = live & !together & self.registers.x[usize::from(inst.a)].0[lane];
+        }
+        let Some(other) = lanes(missing).next() else { return Ok(false) };
+        let where_to = match warp.pcs[other] {
+            DONE => "has returned".to_string(),
+            other => {
+                let (line, source) = &self.kernel.lines[(other & !WAITING) as usize];
+                format!("waits at line {line} `{source}`")
+            }
+        };
+        let text = format!("a barrier in divergent code: lane {lane} waits, but lane {other} {where_to}");
+        Err(Fault { pc: pc as usize, lane, failure: Failure::new(Status::LaunchFailed, text) })
+    }
+
+    /// Lets lanes that have come to a `bar.warp.sync` pass, if all that it names are there.
+    #[inline(never)]
+    fn meet(&mut self, inst: &Inst, pcs: &mut [u32; WARP], pc: u32, came: u32) -> Result<(), Fault> {
+        let masks = self.registers.x[usize::from(inst.a)].0;
+        let fault = |lane, text: &str| {
+            Err(Fault { pc: pc as usize, lane, failure: Failure::new(Status::LaunchFailed, text) })
+        };
+        for lane in lanes(came) {
+            if masks[lane] >> lane & 1 == 0 {
+                return fault(lane, "the lane is not in its own mask");
+            }
+            let (live, here) = (!at(pcs, DONE), at(pcs, WAITING | pc));
+            let members = masks[lane] & live;
+            if here >> lane & 1 == 0 || members & !here != 0 {
+                continue;
+            }
+            if lanes(members).any(|other| masks[other] != masks[lane]) {
+                return fault(lane, "the lanes that the mask names have other masks");
+            }
+            send(pcs, members, pc + 1);
+            self.memory.order.warp_barrier(members);
         }
         Ok(())
     }
@@ -161,9 +258,10 @@ impl Machine<'_> {
                 return fault(mask & !active, Status::LaunchFailed, "bra.uni where lanes disagree");
             }
             Code::Return => DONE,
+            Code::Barrier | Code::WarpBarrier => WAITING | pc,
             _ => inst.imm,
         };
-        if active == mask && target != DONE {
+        if active == mask && target < WAITING {
             group.pc = target;
             return Ok(false);
         }
@@ -173,6 +271,9 @@ impl Machine<'_> {
         }
         send(pcs, mask & !active, pc + 1);
         send(pcs, active, target);
+        if inst.code == Code::WarpBarrier {
+            self.meet(inst, pcs, pc, active)?;
+        }
         Ok(true)
     }
 }

@@ -1,6 +1,8 @@
 //! One allocation: its bytes, which of them were written, and who touched them in the current launch.
 
+use super::barriers::Barriers;
 use super::shadow::Shadow;
+use super::uses::Uses;
 
 /// The kind of an allocation, which decides the instructions that may touch it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,12 +35,16 @@ pub(crate) struct Block {
     /// One bit per byte: set if the byte was written.
     written: Vec<u64>,
     pub(super) shadow: Shadow,
+    /// The shadow for kernels with barriers.
+    pub(super) barriers: Barriers,
+    pub(super) uses: Uses,
 }
 
 impl Block {
     pub(super) fn new(base: u64, len: usize, kind: Kind) -> Self {
         let bytes = if len <= LARGEST_POISONED { vec![POISON; len] } else { vec![0; len] };
-        Self { base, kind, bytes, written: vec![0; len.div_ceil(64)], shadow: Shadow::new(len) }
+        let (shadow, barriers) = (Shadow::new(len), Barriers::new(len));
+        Self { base, kind, bytes, written: vec![0; len.div_ceil(64)], shadow, barriers, uses: Uses::new(len) }
     }
 
     pub(super) fn len(&self) -> u64 {

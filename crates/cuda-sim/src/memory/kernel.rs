@@ -1,7 +1,9 @@
 //! Memory as a kernel sees it: one thread, one aligned access of at most 16 bytes at a time.
 
+use super::barriers::{Clash, Deed};
 use super::shadow::Race;
-use super::{Kind, Memory};
+use super::{Access, Block, Kind, Memory, Order};
+use crate::ptx::Kernel;
 use crate::status::{Failure, Status};
 
 /// A thread's number in its launch, counted over all blocks; the shadow keeps its low 29 bits.
@@ -12,6 +14,8 @@ pub(crate) type Thread = u32;
 pub(crate) enum Space {
     Global,
     Const,
+    /// The memory of one block, which its threads share.
+    Shared,
     /// The instruction names no space, so the access may be to any of the above.
     Generic,
 }
@@ -46,14 +50,52 @@ pub(crate) struct Touch {
 /// The memory of a device during one launch.
 pub(crate) struct Accessor<'a> {
     memory: &'a mut Memory,
+    kernel: &'a Kernel,
     /// Per instruction, the index of the block that it hit last: nearly always it hits the same block next.
     hints: Vec<usize>,
+    pub order: Order,
+}
+
+/// Why an access is a race.
+enum Conflict {
+    Race(Race),
+    Clash(Clash),
+}
+
+impl From<Race> for Conflict {
+    fn from(race: Race) -> Self {
+        Self::Race(race)
+    }
 }
 
 impl<'a> Accessor<'a> {
-    pub(crate) fn new(memory: &'a mut Memory, instructions: usize) -> Self {
+    /// Memory for a launch of blocks with `warps` warps.
+    pub(crate) fn new(memory: &'a mut Memory, kernel: &'a Kernel, warps: usize) -> Self {
         memory.launch += 1;
-        Self { memory, hints: vec![0; instructions] }
+        let order = Order::new(if kernel.needs_order() { warps } else { 0 }, memory.epoch);
+        Self { memory, kernel, hints: vec![0; kernel.code.len()], order }
+    }
+
+    /// Records an access of `CELLS` cells in the shadow that suits the kernel, unless it races.
+    #[inline(always)]
+    fn record<const CELLS: usize>(
+        order: &Order,
+        launch: u64,
+        block: &mut Block,
+        (at, pc): (usize, usize),
+        thread: Thread,
+        deed: Deed,
+    ) -> Result<(), Conflict> {
+        if order.is_kept() {
+            let access = Access { lane: order.lane(thread), pc };
+            return block.barriers.touch::<CELLS>(order, access, at, deed).map_err(Conflict::Clash);
+        }
+        match deed {
+            Deed::Write => block.shadow.write::<CELLS>(launch, at, thread)?,
+            Deed::Atomic => block.shadow.atomic::<CELLS>(launch, at, thread)?,
+            _ => block.shadow.read::<CELLS>(launch, at, thread, deed == Deed::ReadConstant)?,
+        }
+        Ok(())
     }
 
     /// Reads `N` bytes, which `CELLS` cells of the shadow record.
@@ -71,11 +113,14 @@ impl<'a> Accessor<'a> {
         if !block.is_written(at, N) {
             return Err(self.unwritten(touch, address));
         }
+        let deed = if touch.read_only { Deed::ReadConstant } else { Deed::Read };
         if block.kind == Kind::Global
-            && let Err(race) = block.shadow.read::<CELLS>(launch, at, thread, touch.read_only)
+            && let Err(race) =
+                Self::record::<CELLS>(&self.order, launch, block, (at, touch.site), thread, deed)
         {
             return Err(self.race("reads", touch, address, race));
         }
+        block.uses.read(at);
         let mut value = [0; N];
         value.copy_from_slice(&block.bytes()[at..at + N]);
         Ok(value)
@@ -97,9 +142,11 @@ impl<'a> Accessor<'a> {
         if block.kind != Kind::Global {
             return Err(self.fault(Status::IllegalAddress, "writes", touch, address, ""));
         }
-        if let Err(race) = block.shadow.write::<CELLS>(launch, at, thread) {
+        let place = (at, touch.site);
+        if let Err(race) = Self::record::<CELLS>(&self.order, launch, block, place, thread, Deed::Write) {
             return Err(self.race("writes", touch, address, race));
         }
+        block.uses.write(at);
         block.set_written(at, N);
         block.bytes_mut()[at..at + N].copy_from_slice(&value);
         Ok(())
@@ -124,9 +171,11 @@ impl<'a> Accessor<'a> {
         if !block.is_written(at, N) {
             return Err(self.unwritten(touch, address));
         }
-        if let Err(race) = block.shadow.atomic::<CELLS>(launch, at, thread) {
+        let place = (at, touch.site);
+        if let Err(race) = Self::record::<CELLS>(&self.order, launch, block, place, thread, Deed::Atomic) {
             return Err(self.race("atomically updates", touch, address, race));
         }
+        block.uses.write(at);
         let word = &mut block.bytes_mut()[at..at + N];
         let mut bytes = [0; 8];
         bytes[..N].copy_from_slice(word);
@@ -173,8 +222,15 @@ impl<'a> Accessor<'a> {
     }
 
     #[cold]
-    fn race(&self, verb: &str, touch: Touch, address: u64, race: Race) -> Failure {
-        self.fault(Status::LaunchFailed, verb, touch, address, &format!(", {}", race.describe()))
+    fn race(&self, verb: &str, touch: Touch, address: u64, conflict: Conflict) -> Failure {
+        let text = match conflict {
+            Conflict::Race(race) => format!(", {}", race.describe()),
+            Conflict::Clash(Clash { who, verb, pc }) => {
+                let (line, source) = &self.kernel.lines[pc];
+                format!(", which {who} {verb} at line {line} `{source}` with no barrier between")
+            }
+        };
+        self.fault(Status::LaunchFailed, verb, touch, address, &text)
     }
 
     #[cold]
@@ -188,7 +244,14 @@ fn in_space(space: Space, kind: Kind) -> bool {
     match space {
         Space::Global => kind == Kind::Global,
         Space::Const => kind == Kind::Const,
+        Space::Shared => false,
         Space::Generic => true,
+    }
+}
+
+impl Drop for Accessor<'_> {
+    fn drop(&mut self) {
+        self.memory.epoch = self.order.epoch();
     }
 }
 

@@ -4,13 +4,18 @@
 //! bits, hits nothing. Allocations are a mebibyte apart and an address is never used twice, so running off an end or using
 //! freed memory hits nothing either.
 
+mod barriers;
 mod block;
 mod kernel;
+mod order;
 mod shadow;
+mod uses;
 
 use crate::status::{Failure, Status};
 pub(crate) use block::{Block, Kind};
 pub(crate) use kernel::{Accessor, AtomicOp, Space, Touch};
+pub(crate) use order::{Access, Mark, Order, lanes};
+pub(crate) use uses::{Unordered, Use};
 
 /// The memory of one device in bytes.
 pub(crate) const TOTAL: u64 = 4 << 30;
@@ -28,12 +33,14 @@ pub(crate) struct Memory {
     used: u64,
     /// The number of the current launch: shadow cells of earlier launches are void.
     launch: u64,
+    /// The number of blocks and barriers of all launches with barriers; their marks of earlier launches are void.
+    epoch: u32,
 }
 
 impl Memory {
     pub(crate) fn new(ordinal: usize) -> Self {
         let next = (16 + ordinal as u64) << 44;
-        Self { blocks: Vec::new(), freed: Vec::new(), next, used: 0, launch: 0 }
+        Self { blocks: Vec::new(), freed: Vec::new(), next, used: 0, launch: 0, epoch: 0 }
     }
 
     /// Frees every allocation; their addresses are not used again.
@@ -98,6 +105,39 @@ impl Memory {
         let mut bytes = vec![0; len];
         self.read(from, &mut bytes)?;
         self.write(to, &bytes)
+    }
+
+    /// Says that the current command reads or writes a range, if it is inside an allocation.
+    pub(crate) fn touch(&mut self, address: u64, len: usize, writes: bool) {
+        if let Ok((block, at)) = self.range_mut(address, len)
+            && len > 0
+        {
+            block.uses.range(at, len, writes);
+        }
+    }
+
+    /// Says that the current command ends the life of an allocation, which counts as writing all of it.
+    pub(crate) fn touch_all(&mut self, address: u64) {
+        if let Ok(index) = self.blocks.binary_search_by_key(&address, |block| block.base) {
+            let len = self.blocks[index].len() as usize;
+            self.blocks[index].uses.range(0, len, true);
+        }
+    }
+
+    /// Ends the current command: `knows` tells which others come before it. Its touches are kept, or dropped without a name.
+    pub(crate) fn settle(
+        &mut self,
+        command: Option<Use>,
+        knows: impl Fn(Use) -> bool,
+    ) -> Result<(), (String, Unordered)> {
+        let mut outcome = Ok(());
+        for block in &mut self.blocks {
+            let settled = block.uses.settle(command, &knows);
+            let place =
+                |at| format!("the 512 bytes at +{at} of {} of {} bytes", block.kind.name(), block.len());
+            outcome = outcome.and(settled.map_err(|unordered| (place(unordered.at), unordered)));
+        }
+        outcome
     }
 
     /// The block and the offset of `[address, address + len)`, which must lie inside one allocation.

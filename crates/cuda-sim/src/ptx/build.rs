@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use super::inst::{Access, Code, Convert, Inst};
 use super::operand::{Operand, Special, literal};
 use super::types::Ty;
-use super::{Constant, Global, Kernel, PARAM_BASE, Param};
+use super::{Constant, Global, Kernel, Module, PARAM_BASE, Param, Shared};
+
+/// The shared memory that a block can have without asking for more.
+const MAX_SHARED: usize = 49_152;
 
 /// Registers declared under one name.
 struct Declared {
@@ -20,6 +23,11 @@ type Wide = (Option<usize>, u64);
 
 pub(crate) struct Builder<'m> {
     globals: &'m [Global],
+    /// The module's shared variables; a kernel has those that it names.
+    module_shared: &'m [Shared],
+    /// The number of the module's target, 70 for `sm_70`.
+    target: u32,
+    shared: Vec<Shared>,
     pub params: Vec<Param>,
     pub param_bytes: usize,
     declared: HashMap<String, Declared>,
@@ -39,9 +47,12 @@ pub(crate) struct Builder<'m> {
 type Result<T> = std::result::Result<T, String>;
 
 impl<'m> Builder<'m> {
-    pub(crate) fn new(globals: &'m [Global]) -> Self {
+    pub(crate) fn new(module: &'m Module) -> Self {
         Self {
-            globals,
+            globals: &module.globals,
+            module_shared: &module.shared,
+            target: module.target,
+            shared: Vec::new(),
             params: Vec::new(),
             param_bytes: 0,
             declared: HashMap::new(),
@@ -67,6 +78,36 @@ impl<'m> Builder<'m> {
         self.param_bytes = offset + size;
         self.params.push(Param { name: name.to_string(), offset, size });
         Ok(())
+    }
+
+    /// Refuses what a device of capability `least` is the first to have, unless the module's target promises one.
+    pub(crate) fn needs(&self, least: u32) -> Result<()> {
+        let target = self.target;
+        if target >= least { Ok(()) } else { Err(format!("needs .target sm_{least}, not sm_{target}")) }
+    }
+
+    /// Adds a shared variable. Each begins 64 KiB after the one before it, so that running off an end hits nothing, and at no
+    /// better alignment than it asks for.
+    pub(crate) fn share(&mut self, variable: Shared) -> Result<u64> {
+        let used: usize = self.shared.iter().map(|other| other.size).sum();
+        if used + variable.size > MAX_SHARED {
+            return Err(format!("more than {MAX_SHARED} bytes of shared memory"));
+        }
+        if self.shared.iter().any(|other| other.name == variable.name) {
+            return Err(format!("{} declared twice", variable.name));
+        }
+        let address = Shared::address(self.shared.len(), variable.align);
+        self.shared.push(variable);
+        Ok(address)
+    }
+
+    /// The address of a shared variable of the kernel, or of one of the module, which becomes the kernel's.
+    fn find_shared(&mut self, name: &str) -> Option<Result<u64>> {
+        if let Some(at) = self.shared.iter().position(|variable| variable.name == name) {
+            return Some(Ok(Shared::address(at, self.shared[at].align)));
+        }
+        let variable = self.module_shared.iter().find(|variable| variable.name == name)?.clone();
+        Some(self.share(variable))
     }
 
     pub(crate) fn declare(&mut self, name: &str, ty: Ty, count: Option<u32>) -> Result<()> {
@@ -182,6 +223,9 @@ impl<'m> Builder<'m> {
         if let Some(global) = self.globals.iter().position(|global| global.name == name) {
             return self.wide_constant((Some(global), offset as u64));
         }
+        if let Some(address) = self.find_shared(name) {
+            return self.wide_constant((None, address?.wrapping_add_signed(offset)));
+        }
         let param = self.find_param(name).ok_or_else(|| format!("unknown symbol {name}"))?;
         let address = (PARAM_BASE + param.offset as u64).wrapping_add_signed(offset);
         self.wide_constant((None, address))
@@ -223,8 +267,11 @@ impl<'m> Builder<'m> {
         self.push(Inst { weight: 0, ..Inst::new(Code::Return, 0, &[]) }, line, "}");
         let constants32 = self.constants32.into_iter();
         let constants64 = self.constants64.into_iter();
+        let has_barriers = self.code.iter().any(|inst| inst.code == Code::Barrier);
         Ok(Kernel {
             name: name.to_string(),
+            shared: self.shared,
+            has_barriers,
             params: self.params,
             param_bytes: self.param_bytes,
             max_threads: None,

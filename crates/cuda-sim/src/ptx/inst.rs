@@ -29,11 +29,11 @@ pub(crate) enum Code {
     MinU64, MaxU64, MinS64, MaxS64, DivU64, DivS64, RemU64, RemS64,
     MadLo64, MulWideU32, MulWideS32, MadWideU32, MadWideS32, BfeU64, BfeS64, Bfi64, Selp64, Slct64,
     AddF32, SubF32, MulF32, DivF32, FmaF32, NegF32, AbsF32, MinF32, MaxF32, SqrtF32, RcpF32, CopysignF32,
-    AddRzF32, SubRzF32, MulRzF32, FmaRzF32, SqrtRzF32,
-    U64FromU32, S64FromS32, Low32, Low16, S32FromS16, F32FromS32, F32FromU32, F32FromU64, F32FromF16, F16FromF32, Convert,
+    RsqrtApproxF32, AddRzF32, SubRzF32, MulRzF32, FmaRzF32, SqrtRzF32,
+    U64FromU32, S64FromS32, Low32, Low16, S32FromS16, F32FromS32, F32FromU32, F32FromU64, F32FromF16, F16FromF32, Bf16x2FromF32, NearestF32, Convert,
     Pack16x2, Unpack16x2, Pack32x2, Unpack32x2, Pack16x4, Unpack16x4,
     Load, Store, LoadParam, LoadParamAt, Atomic,
-    Branch, UniformBranch, Return, Trap,
+    Branch, UniformBranch, Return, Trap, Barrier, WarpBarrier,
 }
 
 /// The part of the executor that an instruction belongs to.
@@ -74,6 +74,7 @@ impl Inst {
         let kind = match code {
             Code::Load | Code::Store | Code::LoadParam | Code::LoadParamAt | Code::Atomic => Kind::Memory,
             Code::Branch | Code::UniformBranch | Code::Return | Code::Trap => Kind::Control,
+            Code::Barrier | Code::WarpBarrier => Kind::Control,
             _ => Kind::Alu,
         };
         let (a, b, c, e) = (at(0), at(1), at(2), at(3));

@@ -2,7 +2,8 @@
 //!
 //! Whatever is not known exactly, be it a directive, an opcode, a modifier, a type or an operand, is refused with its line: a
 //! stand-in that guesses would test the guess. For the same reason float arithmetic must say `.rn` or `.rz` (without it, the
-//! compiler behind PTX may fuse) and may not say `.ftz`, `.approx` or `.sat`.
+//! compiler behind PTX may fuse) and may not say `.ftz`, `.approx` or `.sat`; the one
+//! exception is `rsqrt.approx.ftz.f32`, whose result is any that its documented error allows.
 
 mod build;
 mod decode;
@@ -22,8 +23,14 @@ use crate::memory;
 /// The address that `mov` gives for a kernel's parameters; no allocation has it. `ld.param` through a register is relative to it.
 pub(crate) const PARAM_BASE: u64 = 1 << 52;
 
+/// Where the generic addresses of shared memory begin: what `cvta.shared` adds to an address.
+pub(crate) const SHARED_WINDOW: u64 = 1 << 51;
+
 /// A parsed module: its kernels and variables.
 pub(crate) struct Module {
+    /// The number of the module's target, 70 for `sm_70`.
+    pub target: u32,
+    pub shared: Vec<Shared>,
     pub kernels: Vec<Kernel>,
     pub globals: Vec<Global>,
 }
@@ -33,6 +40,24 @@ pub(crate) struct Global {
     pub name: String,
     pub kind: memory::Kind,
     pub bytes: Vec<u8>,
+}
+
+/// A variable in the memory that the threads of a block share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub name: String,
+    pub size: usize,
+    pub align: usize,
+}
+
+impl Shared {
+    /// The distance between the addresses of two variables, as a power of two.
+    pub(crate) const SHIFT: u32 = 16;
+
+    /// The address of the variable with number `index`: a multiple of `align`, and of no larger power of two.
+    pub(crate) fn address(index: usize, align: usize) -> u64 {
+        ((index as u64 + 1) << Self::SHIFT) + align as u64
+    }
 }
 
 /// A kernel parameter's place in the parameter block.
@@ -59,6 +84,10 @@ pub(crate) struct Kernel {
     pub max_threads: Option<[u32; 3]>,
     /// The block dimensions of `.reqntid`, if given.
     pub required_threads: Option<[u32; 3]>,
+    /// The kernel's shared variables.
+    pub shared: Vec<Shared>,
+    /// Whether warps of a block wait for each other.
+    pub has_barriers: bool,
     pub code: Vec<Inst>,
     pub accesses: Vec<Access>,
     pub converts: Vec<Convert>,
@@ -79,6 +108,13 @@ impl Kernel {
                 constant.value = constant.value.wrapping_add(addresses[global]);
             }
         }
+    }
+
+    /// Whether threads of a launch can be ordered: they have barriers, or shared memory, which needs them.
+    pub(crate) fn needs_order(&self) -> bool {
+        !self.shared.is_empty()
+            || self.has_barriers
+            || self.code.iter().any(|inst| inst.code == Code::WarpBarrier)
     }
 
     /// Whether `[offset, offset + len)` of the parameter block lies inside one parameter.

@@ -5,7 +5,7 @@ use super::decode::decode;
 use super::lex::{Token, tokens};
 use super::operand::{Operand, literal, magnitude};
 use super::types::Ty;
-use super::{Global, Kernel, Module};
+use super::{Global, Kernel, Module, Shared};
 use crate::memory;
 use crate::status::{Failure, Status};
 
@@ -83,22 +83,27 @@ impl<'t> Parser<'t> {
     }
 
     fn module(&mut self, capability: u32) -> Result<Module> {
-        self.header(capability)?;
-        let mut module = Module { kernels: Vec::new(), globals: Vec::new() };
+        let target = self.header(capability)?;
+        let mut module = Module { target, kernels: Vec::new(), globals: Vec::new(), shared: Vec::new() };
         while self.at < self.tokens.len() {
             self.start = self.at;
             self.accept(".visible");
             match self.next() {
                 ".global" => module.globals.push(self.variable(memory::Kind::Global)?),
                 ".const" => module.globals.push(self.variable(memory::Kind::Const)?),
-                ".entry" => module.kernels.push(self.kernel(&module.globals)?),
+                ".shared" => module.shared.push(self.shared()?),
+                ".entry" => {
+                    let kernel = self.kernel(&module)?;
+                    module.kernels.push(kernel);
+                }
                 other => return Err(format!("unknown directive {other:?}")),
             }
         }
         Ok(module)
     }
 
-    fn header(&mut self, capability: u32) -> Result<()> {
+    /// Parses what a module begins with; returns the number of its target.
+    fn header(&mut self, capability: u32) -> Result<u32> {
         self.expect(".version")?;
         let version = self.next();
         let numbers = version.split_once('.').map(|(major, minor)| (major.parse(), minor.parse()));
@@ -113,22 +118,22 @@ impl<'t> Parser<'t> {
         self.expect(".target")?;
         let target = self.next();
         let number = target.strip_prefix("sm_").and_then(|number| number.parse::<u32>().ok());
-        if number.ok_or_else(|| format!("unknown target {target:?}"))? > capability {
+        let number = number.ok_or_else(|| format!("unknown target {target:?}"))?;
+        if number > capability {
             self.status = Status::NoBinaryForGpu;
             return Err(format!("{target} is beyond this device's capability, {capability}"));
         }
         self.start = self.at;
         self.expect(".address_size")?;
-        self.expect("64")
+        self.expect("64")?;
+        Ok(number)
     }
 
-    /// Parses a variable, such as `.global .align 4 .b8 name[24] = {65, …};`.
-    fn variable(&mut self, kind: memory::Kind) -> Result<Global> {
-        if self.accept(".align") {
-            let align = self.number()?;
-            if !align.is_power_of_two() || align > 256 {
-                return Err(format!("alignment {align}"));
-            }
+    /// Parses what a variable begins with, such as `.align 4 .b8 name[24]`: its alignment, type, name and number of elements.
+    fn declaration(&mut self) -> Result<(usize, Ty, String, usize)> {
+        let align = if self.accept(".align") { Some(self.small()? as usize) } else { None };
+        if let Some(align) = align.filter(|align| !align.is_power_of_two() || *align > 256) {
+            return Err(format!("alignment {align}"));
         }
         let ty = self.ty()?;
         let name = self.next().to_string();
@@ -140,6 +145,19 @@ impl<'t> Parser<'t> {
         if ty.bytes() == 0 || count == 0 {
             return Err(format!("variable {name} has no size"));
         }
+        Ok((align.unwrap_or(ty.bytes()), ty, name, count))
+    }
+
+    /// Parses a shared variable, which has no initialiser.
+    fn shared(&mut self) -> Result<Shared> {
+        let (align, ty, name, count) = self.declaration()?;
+        self.expect(";")?;
+        Ok(Shared { name, size: ty.bytes() * count, align })
+    }
+
+    /// Parses a variable, such as `.global .align 4 .b8 name[24] = {65, …};`.
+    fn variable(&mut self, kind: memory::Kind) -> Result<Global> {
+        let (_, ty, name, count) = self.declaration()?;
         let mut bytes = vec![0; ty.bytes() * count];
         if self.accept("=") {
             self.initialiser(ty, &mut bytes)?;
@@ -161,9 +179,9 @@ impl<'t> Parser<'t> {
         if list { self.expect("}") } else { Ok(()) }
     }
 
-    fn kernel(&mut self, globals: &[Global]) -> Result<Kernel> {
+    fn kernel(&mut self, module: &Module) -> Result<Kernel> {
         let name = self.next();
-        let mut builder = Builder::new(globals);
+        let mut builder = Builder::new(module);
         if self.accept("(") && !self.accept(")") {
             loop {
                 self.start = self.at;
@@ -227,6 +245,10 @@ impl<'t> Parser<'t> {
         match self.peek() {
             "" => Err("the kernel has no end".to_string()),
             ".reg" => self.registers(builder),
+            ".shared" => {
+                self.at += 1;
+                builder.share(self.shared()?).map(drop)
+            }
             ".pragma" => {
                 self.at += 1;
                 self.expect("\"nounroll\"")?;

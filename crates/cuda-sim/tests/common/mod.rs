@@ -51,7 +51,7 @@ pub struct Gpu {
 impl Gpu {
     /// Takes any free device but the last one, which is too old for the kernels.
     pub fn new() -> Self {
-        Self::among(0..7)
+        Self::among(0..6)
     }
 
     pub fn among(wanted: std::ops::Range<usize>) -> Self {

@@ -1,9 +1,12 @@
 //! A test case for (mutated) kernels: a plan, segments of the coordinate space, and a list of actions.
 
-use super::edge::edge;
+use super::edge::{Noise, edge, in_units};
 use crate::compare::Both;
-use corrnoise::backend::{Step, StepKernel};
-use corrnoise::{Incarnations, Plan, Result, Row, RunKey, Shard};
+use corrnoise::backend::{Add, Step, StepKernel};
+use corrnoise::cuda::CudaOptions;
+use corrnoise::grid::{Grid, STEPS_PER_BLOCK};
+use corrnoise::{Family, Incarnations, Plan, Result, Row, RunKey, Shard};
+use corrnoise_testkit::gradients::grid_edge;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,11 +24,15 @@ pub enum Onto {
     /// The value that brings the sum nearest to the middle between two values of the gradient's type: any wrong rounding shows.
     /// For f32, whose sum is not rounded again, it is the same as [`Onto::Cancelled`].
     Halfway,
-    /// The value that makes the sum's rounding depend on the noise's last bit; where there is none, that of [`Onto::Cancelled`].
+    /// The value that makes the sum's rounding depend on the noise's last bit; where there is none, that of [`Onto::Cancelled`]. On a
+    /// grid, the value whose sum with noise and dither is exactly between two points of the grid, or the next smaller one.
     Edge {
-        /// True if the value tells the noise from the next larger number in magnitude, false if from the next smaller one.
+        /// True if the value tells the noise from the next larger number in magnitude, false if from the next smaller one. On a grid,
+        /// true for the value exactly between two points.
         above: bool,
     },
+    /// Halves of grid units and their neighbours, numbers of units where f32 has no more fractions, and numbers that are no gradients.
+    Units,
     /// The value one everywhere, but infinity at one or two places of a segment.
     Infinity {
         /// The segment that has the infinities.
@@ -61,11 +68,25 @@ impl Onto {
     }
 
     /// The value at place `i` of segment `segment`; `place` is its place in the buffer, and `noise` is what will be added to it.
-    fn value<E: Both>(self, segment: usize, i: usize, place: usize, noise: f32) -> E {
-        E::from_f32(match self {
-            Onto::Cancelled => -noise,
+    fn value<E: Both>(self, segment: usize, i: usize, place: usize, noise: Noise) -> E {
+        E::from_f32(match (self, noise.fraction) {
+            (Onto::Edge { above }, Some(fraction)) => grid_edge(fraction, noise.unit, place, above),
+            (Onto::Edge { above }, None) => edge::<E>(noise.value, above),
+            (onto, _) => onto.other::<E>(segment, i, place, noise),
+        })
+    }
+
+    fn other<E: Both>(
+        self,
+        segment: usize,
+        i: usize,
+        place: usize,
+        Noise { value: noise, unit, .. }: Noise,
+    ) -> f32 {
+        match self {
+            Onto::Cancelled | Onto::Edge { .. } => -noise,
             Onto::Halfway => halfway::<E>(noise) - noise,
-            Onto::Edge { above } => edge::<E>(noise, above),
+            Onto::Units => in_units(place) * unit,
             Onto::Zero => 0.0,
             Onto::Values => ((place as u64 * 7919) % 10_007) as f32 * 1e-3 - 5.0,
             Onto::Special => SPECIAL[place % 13],
@@ -77,7 +98,7 @@ impl Onto {
                 }
             }
             Onto::Infinity { .. } => 1.0,
-        })
+        }
     }
 }
 
@@ -97,8 +118,10 @@ fn halfway<E: Both>(number: f32) -> f32 {
 pub struct Lowered {
     /// The step's number, which the device only reports.
     pub number: u64,
-    /// The factor that the noise is multiplied by.
-    pub scale: f32,
+    /// How the noise is added.
+    pub add: Add,
+    /// The row of the dither's words.
+    pub dither: Row,
     /// The kernel that makes the noise.
     pub work: Work,
 }
@@ -122,21 +145,29 @@ impl Lowered {
             StepKernel::Ring { row, coefs } => Work::Ring { row: *row, coefs: coefs.to_vec() },
             StepKernel::Regenerate { terms } => Work::Regenerate { terms: terms.to_vec() },
         };
-        Ok(Lowered { number, scale: step.scale, work })
+        Ok(Lowered { number, add: step.add, dither: step.dither, work })
     }
 
-    /// The same step with another name for the row that it makes; a regenerated sum keeps its terms.
-    pub fn with_row(mut self, name: Row) -> Lowered {
+    /// The same step with another name for the row that it makes, and the dither of that row's incarnation; a regenerated sum keeps its
+    /// terms.
+    pub fn with_row(mut self, name: Row) -> Result<Lowered> {
         match &mut self.work {
             Work::Blt { row, .. } | Work::Ring { row, .. } => *row = name,
             Work::Regenerate { .. } => {}
         }
-        self
+        self.dither = Row::new(Family::Dither, name.incarnation(), self.number / STEPS_PER_BLOCK)?;
+        Ok(self)
     }
 
-    /// A step that adds one row as it is, multiplied by `scale` once: the first of a run, so that nothing came before it.
+    /// The same step with noise of another scale, on the plan's grid.
+    pub fn with_scale(self, plan: &Plan, scale: f32) -> Lowered {
+        Lowered { add: Add::OnGrid(Grid::new(plan.grid_exponent(), scale)), ..self }
+    }
+
+    /// A step that adds one row as it is, multiplied by `scale` once and without a grid: the first of a run, so that nothing came before
+    /// it.
     pub fn of_row(plan: &Plan, name: Row, scale: f32) -> Result<Lowered> {
-        let mut step = Lowered { scale, ..Lowered::of(plan, 0)? }.with_row(name);
+        let mut step = Lowered { add: Add::Plain(scale), ..Lowered::of(plan, 0)? }.with_row(name)?;
         if let Work::Regenerate { terms } = &mut step.work {
             *terms = vec![(name, 1.0)];
         }
@@ -156,7 +187,7 @@ impl Lowered {
             Work::Ring { row, coefs } => StepKernel::Ring { row: *row, coefs },
             Work::Regenerate { terms } => StepKernel::Regenerate { terms },
         };
-        Step { number: self.number, scale: self.scale, kernel }
+        Step { number: self.number, add: self.add, dither: self.dither, kernel }
     }
 }
 
@@ -209,12 +240,17 @@ pub struct Case {
     pub segments: Vec<Range<u64>>,
     /// Per segment, how many values (0 to 3) its memory lies past an address where the kernel may access four at a time.
     pub shifts: Vec<u64>,
+    /// The options of the CUDA engine. Where they let rows be prepared, every other step is.
+    pub options: CudaOptions,
     /// The actions, in order, all on one backend.
     pub actions: Vec<Action>,
 }
 
 /// The number of values between two segments; they must stay unchanged.
 const GUARD: usize = 8;
+
+/// The name of cases whose last segment ends with its memory: a load past the end of a gradient, whose value nobody stores, then faults.
+pub(super) const ENDS: &str = "ends";
 
 impl Case {
     /// The shard that consists of the segments.
@@ -235,16 +271,17 @@ impl Case {
             start..at
         });
         let places: Vec<_> = places.collect();
-        (places, at + GUARD)
+        (places, if self.name == ENDS { at } else { at + GUARD })
     }
 
     /// The buffer before a step. `noise` is the step's noise in the buffer's layout, or empty if the gradient does not depend on it.
-    pub fn buffer<E: Both>(&self, onto: Onto, noise: &[f32]) -> Vec<E> {
+    pub(super) fn buffer<E: Both>(&self, onto: Onto, noise: &[Noise]) -> Vec<E> {
         let (places, len) = self.places();
-        let mut buffer: Vec<E> = (0..len).map(|i| Onto::Values.value(0, i, i, 0.0)).collect();
+        let none = Noise { unit: self.plan.grid(0).unit, ..Noise::default() };
+        let mut buffer: Vec<E> = (0..len).map(|i| Onto::Values.value(0, i, i, none)).collect();
         for (segment, place) in places.into_iter().enumerate() {
             for (i, at) in place.enumerate() {
-                buffer[at] = onto.value(segment, i, at, noise.get(at).copied().unwrap_or(0.0));
+                buffer[at] = onto.value(segment, i, at, noise.get(at).copied().unwrap_or(none));
             }
         }
         buffer

@@ -34,7 +34,7 @@ impl<'c, E: Both> Run<'c, E> {
     ) -> corrnoise::Result<Run<'c, E>> {
         let captures = case.actions.iter().any(|action| matches!(action, Action::Graph { .. }));
         let own = if captures { stream.context().new_stream().map_err(failed)? } else { stream.clone() };
-        let cuda = Cuda::new(&case.plan, &case.keys, &case.shard()?, &own)?;
+        let cuda = Cuda::with_options(&case.plan, &case.keys, &case.shard()?, &own, case.options)?;
         Ok(Run { case, cuda, expected: expected.iter(), last: None })
     }
 

@@ -1,8 +1,53 @@
-//! Gradients of 16 bits beside which the last bit of an f32 shows.
+//! Gradients beside which the last bit of the noise shows: in 16 bits, and on the output grid.
 
 use crate::compare::Both;
-use corrnoise::Dtype;
-use half::{bf16, f16};
+
+/// The noise of a step at one coordinate.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Noise {
+    /// The noise as an f32, without its dither.
+    pub(super) value: f32,
+    /// The unit of the grid.
+    pub(super) unit: f32,
+    /// On a grid, 3 more than the distance of the noise, its dither included, from the nearest integer in units.
+    pub(super) fraction: Option<f32>,
+}
+
+/// Numbers of grid units at which rounding turns, and how f32 represents them.
+pub(super) fn in_units(place: usize) -> f32 {
+    const UNITS: [f32; 23] = [
+        0.0,
+        0.5,
+        -0.5,
+        1.5,
+        -1.5,
+        2.5,
+        0.25,
+        -0.0,
+        1e6,
+        -1e6,
+        1_000_000.5,
+        4_194_303.5,
+        -4_194_304.5,
+        8_388_607.5,
+        8_388_609.0,
+        -16_777_215.0,
+        16_777_218.0,
+        33_554_436.0,
+        -33_554_432.0,
+        1e-37,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::NAN,
+    ];
+    // Each number comes with both of its neighbours.
+    let units = UNITS[place % UNITS.len()];
+    match place / UNITS.len() % 3 {
+        0 => units,
+        1 => units.next_up(),
+        _ => units.next_down(),
+    }
+}
 
 /// A value that noise is added to so that the sum is rounded otherwise if the noise were the next f32: the next larger one in
 /// magnitude if `above`, else the next smaller one. If there is none, the one four further; then the noise's negative, as for f32.
@@ -10,11 +55,10 @@ use half::{bf16, f16};
 /// Two numbers of 8 significant bits leave no such value to most noise in bf16: 13 in 14 have none for the next f32, and 4 in 5
 /// none for the fourth. In f16 one in eight has none for the next.
 pub(super) fn edge<E: Both>(noise: f32, above: bool) -> f32 {
-    let dropped = match E::DTYPE {
-        Dtype::F32 => return -noise,
-        Dtype::Bf16 => 16,
-        Dtype::F16 => 13,
-    };
+    let dropped = dropped_bits::<E>();
+    if dropped == 0 {
+        return -noise;
+    }
     let below = f32::from_bits(noise.to_bits() >> dropped << dropped);
     let middle = f32::from_bits(below.to_bits() | 1 << (dropped - 1));
     let spacing = 2.0 * (middle - below);
@@ -39,16 +83,22 @@ fn further(number: f32, count: u32, above: bool) -> f32 {
 
 /// The nearest value of a type, as f32.
 pub(super) fn rounded<E: Both>(value: f32) -> f32 {
-    match E::DTYPE {
-        Dtype::F32 => value,
-        Dtype::Bf16 => bf16::from_f32(value).to_f32(),
-        Dtype::F16 => f16::from_f32(value).to_f32(),
-    }
+    E::from_f32(value).to_f32()
+}
+
+/// The number of low bits of an f32 that a type does not keep: 1 and the bit after them is the next value after 1.
+fn dropped_bits<E: Both>() -> i32 {
+    let kept = |bit: &i32| {
+        let next = f32::from_bits(1_f32.to_bits() | 1 << bit);
+        rounded::<E>(next) == next
+    };
+    (0..23).find(kept).unwrap_or(23)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use half::{bf16, f16};
 
     /// The share, in 1,000, of numbers that an edge tells from the number `count` further.
     fn share<E: Both>(count: u32, above: bool) -> usize {
@@ -59,6 +109,11 @@ mod tests {
             rounded::<E>(number + value) != rounded::<E>(further(*number, count, above) + value)
         };
         numbers.filter(shows).count() / 20
+    }
+
+    #[test]
+    fn bits_are_dropped_as_the_formats_say() {
+        assert_eq!((dropped_bits::<f32>(), dropped_bits::<bf16>(), dropped_bits::<f16>()), (0, 16, 13));
     }
 
     #[test]

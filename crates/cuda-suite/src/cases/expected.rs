@@ -2,9 +2,12 @@
 
 use super::case::{Action, Case, Lowered, Onto};
 use super::device::Run;
+use super::edge::Noise;
 use crate::compare::Both;
-use corrnoise::backend::Backend;
+use corrnoise::backend::{Add, Backend};
+use corrnoise::chacha::ChaCha;
 use corrnoise::cuda::cudarc::driver::CudaStream;
+use corrnoise::grid::DitherBlock;
 use corrnoise::{Cpu, CpuOptions, Error, Gradients};
 use std::sync::Arc;
 
@@ -64,8 +67,7 @@ impl<E: Both> Expected<E> {
             for launch in 0..launches {
                 let mut noise = Vec::new();
                 if let (Some(step), Some(ahead)) = (list.get(launch), &mut ahead) {
-                    noise = case.buffer::<f32>(Onto::Zero, &[]);
-                    on_cpu(&case, ahead, step, &mut noise)?;
+                    noise = noise_of(&case, ahead, step)?;
                 }
                 let before = case.buffer::<E>(action.onto(), &noise);
                 let mut buffer = before.clone();
@@ -120,6 +122,28 @@ impl<E: Both> Expected<E> {
 /// Fills gradients with NaN, as a launch does that has no noise for them.
 fn fill_nan<E: Both>(case: &Case, buffer: &mut [E]) {
     case.places().0.into_iter().for_each(|place| buffer[place].fill(E::from_f32(f32::NAN)));
+}
+
+/// The noise of a step in the buffer's layout.
+fn noise_of(case: &Case, cpu: &mut Cpu, step: &Lowered) -> corrnoise::Result<Vec<Noise>> {
+    let mut values = case.buffer::<f32>(Onto::Zero, &[]);
+    on_cpu(case, cpu, &Lowered { add: Add::Plain(1.0), ..step.clone() }, &mut values)?;
+    let cipher = ChaCha::new(case.keys[usize::from(step.dither.incarnation())].bytes(), case.plan.rounds());
+    let dither = DitherBlock::new(&cipher, step.dither).key(step.number);
+    let mut noise = vec![Noise::default(); values.len()];
+    for (place, segment) in case.places().0.into_iter().zip(&case.segments) {
+        for (at, coord) in place.zip(segment.clone()) {
+            noise[at] = match step.add {
+                Add::Plain(scale) => Noise { value: scale * values[at], ..Noise::default() },
+                Add::OnGrid(grid) => Noise {
+                    value: grid.scale * values[at] * grid.unit,
+                    unit: grid.unit,
+                    fraction: Some(grid.noise(values[at], dither.word(coord)).1),
+                },
+            };
+        }
+    }
+    Ok(noise)
 }
 
 /// Runs a step on the CPU; returns its number if a gradient overflowed.

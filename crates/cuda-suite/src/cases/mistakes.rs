@@ -2,7 +2,7 @@
 
 use super::edge::{edge, rounded};
 use super::rare::SCALES;
-use super::witnesses::{BESIDE, LARGEST, key, last_bits, named_row, named_tiles};
+use super::witnesses::{BESIDE, LARGEST, ZERO, key, last_bits, named_row, named_tiles};
 use crate::compare::Both;
 use corrnoise::chacha::ChaCha;
 use corrnoise::gauss::{
@@ -93,8 +93,9 @@ impl Arithmetic {
         coefs.fold(first, |sum, coef| self.fma(sum, x, coef))
     }
 
-    /// The radius of a word, with its extension if it is small.
+    /// The radius of a word, with its extension if it is small. No word here is 0.
     fn radius(&self, word: u32, extension: u32) -> f32 {
+        assert_ne!(word, 0);
         let u = if word < TAIL_LIMIT {
             // Each word takes one of the two conversions; this one converts a number of 48 bits, which f64 holds.
             let wide = u64::from(word) << 32 | u64::from(extension | 1);
@@ -164,7 +165,7 @@ fn words(pair: usize) -> Vec<[u32; 3]> {
 fn without_a_mistake_they_are_the_normals() {
     for [word, extension, angle] in words(3) {
         let arithmetic = Arithmetic::new(usize::MAX, Mistake::Cut);
-        let wide = if word < TAIL_LIMIT { tail_radius(word, extension) } else { radius(word) };
+        let wide = if word < TAIL_LIMIT { tail_radius(word, extension, 0) } else { radius(word) };
         let (first, second) = normals(wide, angle);
         assert_eq!(arithmetic.normals(arithmetic.radius(word, extension), angle), [first, second]);
     }
@@ -176,7 +177,7 @@ fn a_wrong_limit_shows_in_every_pair() {
     for (blocks, has_tail) in [(LARGEST, true), (BESIDE, false)] {
         for (pair, block) in blocks.into_iter().enumerate() {
             let [word, extension, angle] = words_of(Row::default(), block, pair);
-            let with = normals(tail_radius(word, extension), angle);
+            let with = normals(tail_radius(word, extension, 0), angle);
             let without = normals(radius(word), angle);
             let (right, wrong) = if has_tail { (with, without) } else { (without, with) };
             let either = |shows: fn(f32, f32) -> bool| shows(right.0, wrong.0) || shows(right.1, wrong.1);
@@ -203,13 +204,28 @@ fn every_bit_of_an_extension_shows_in_every_pair() {
         let small: Vec<_> = all.filter(|[word, ..]| *word < 1 << 6).collect();
         for bit in 20..32 {
             let shown = |[word, extension, angle]: &[u32; 3]| {
-                let right = normals(tail_radius(*word, *extension), *angle);
-                let wrong = normals(tail_radius(*word, extension | 1 << bit), *angle);
+                let right = normals(tail_radius(*word, *extension, 0), *angle);
+                let wrong = normals(tail_radius(*word, extension | 1 << bit, 0), *angle);
                 let either = |shows: fn(f32, f32) -> bool| shows(right.0, wrong.0) || shows(right.1, wrong.1);
                 either(shows::<bf16>) && either(shows::<f16>)
             };
             assert!(small.iter().any(shown), "bit {bit}, pair {pair}");
         }
+    }
+}
+
+/// A radius word of 0 takes the tail's first word as its upper half: the second in its place shows. What the second word itself adds
+/// shows only where the first is small too, once in 2⁴¹ words: `tests/twin.rs` calls the device's function with such words.
+#[test]
+fn the_first_word_of_a_tail_shows_in_every_pair() {
+    let cipher = ChaCha::new(key(0).bytes(), Rounds::R8);
+    for (pair, block) in ZERO.into_iter().enumerate() {
+        let [word, first, angle] = words_of(Row::default(), block, pair);
+        let second = cipher.block(Row::default().tail_stream(), block)[2 * pair + 1];
+        assert_eq!(word, 0);
+        let right = normals(tail_radius(0, first, second), angle);
+        let wrong = normals(tail_radius(0, second, first), angle);
+        assert!(shows::<bf16>(right.0, wrong.0) || shows::<bf16>(right.1, wrong.1), "pair {pair}");
     }
 }
 

@@ -1,24 +1,29 @@
 //! Cases at coordinates with a property that one in thousands or in billions has: small radius words, words at a limit, and
 //! normals whose last bit depends on the last bit of a coefficient.
 
-use super::case::{Action, Case, Lowered, Onto};
-use super::list::{Runs, TILE, few_keys};
+#![allow(clippy::single_range_in_vec_init, reason = "a shard of one segment is a list of one range")]
+
+use super::case::{Action, Case, ENDS, Lowered, Onto};
+use super::list::{TILE, few_keys};
+use super::runs::Runs;
 use super::witnesses;
+use corrnoise::cuda::CudaOptions;
 use corrnoise::{Plan, Result, Rounds, Row};
 
 /// A case of first steps of a run, over whole tiles. A ring of one slot keeps the noise in f32, whatever the gradient's type.
 fn over_tiles(
     name: &'static str,
     runs: Runs,
+    options: CudaOptions,
     tiles: impl Iterator<Item = u64>,
     steps: impl IntoIterator<Item = (Row, f32, Onto)>,
 ) -> Result<Case> {
-    let plan = Plan::new(1, runs.form(1)?, 1.0)?.with_rounds(Rounds::R8)?;
+    let plan = Plan::new(1, runs.form(1)?, 1.0)?.with_finest_grid()?.with_rounds(Rounds::R8)?;
     let segments: Vec<_> = tiles.map(|tile| TILE * tile..TILE * (tile + 1)).collect();
     let shifts = vec![0; segments.len()];
     let action = |(row, scale, onto)| Ok(Action::Step(Lowered::of_row(&plan, row, scale)?, onto));
     let actions = steps.into_iter().map(action).collect::<Result<_>>()?;
-    Ok(Case { name, plan, keys: few_keys(), segments, shifts, actions })
+    Ok(Case { name, plan, keys: few_keys(), segments, shifts, options, actions })
 }
 
 /// The gradients that show a last bit which is wrong in either direction.
@@ -32,33 +37,45 @@ fn at_all_scales(row: Row) -> impl Iterator<Item = (Row, f32, Onto)> {
     SCALES.into_iter().flat_map(move |scale| EDGES.map(|onto| (row, scale, onto)))
 }
 
+/// A gradient that ends with its memory at each of a thread's sixteen places, beginning at a coordinate that is no multiple of four.
+pub(super) fn ends(runs: Runs, options: CudaOptions) -> Result<Vec<Case>> {
+    let plan = Plan::new(1, runs.form(1)?, 1.0)?.with_rounds(Rounds::R8)?;
+    let of_place = |place: u64| {
+        let end = 128 * (place / 4) + 4 * 11 + place % 4 + 1;
+        let actions = vec![Action::Step(Lowered::of(&plan, 0)?, Onto::Values)];
+        let (plan, segments) = (plan.clone(), vec![1..end]);
+        Ok(Case { name: ENDS, plan, keys: few_keys(), segments, shifts: vec![0], options, actions })
+    };
+    (0..16).map(of_place).collect()
+}
+
 /// Blocks with small radius words in each of the eight pairs, and on both sides of the limit.
-pub(super) fn tails(runs: Runs) -> Result<Case> {
-    over_tiles("tails", runs, witnesses::tiles(), [(Row::default(), 1.25, Onto::Cancelled)])
+pub(super) fn tails(runs: Runs, options: CudaOptions) -> Result<Case> {
+    over_tiles("tails", runs, options, witnesses::tiles(), [(Row::default(), 1.25, Onto::Cancelled)])
 }
 
 /// Very small radius words in each pair, far out, in a row whose name has bits in both words: a tail depends on all of them.
-pub(super) fn named_tails(runs: Runs) -> Result<Case> {
+pub(super) fn named_tails(runs: Runs, options: CudaOptions) -> Result<Case> {
     let row = witnesses::named_row()?;
-    over_tiles("named tails", runs, witnesses::named_tiles(), [(row, 1.25, Onto::Cancelled)])
+    over_tiles("named tails", runs, options, witnesses::named_tiles(), [(row, 1.25, Onto::Cancelled)])
 }
 
 /// The blocks of `named_tails`, beside gradients in which the last bit of a normal shows.
-pub(super) fn extensions(runs: Runs) -> Result<Case> {
+pub(super) fn extensions(runs: Runs, options: CudaOptions) -> Result<Case> {
     let row = witnesses::named_row()?;
-    over_tiles("extensions", runs, witnesses::named_tiles(), at_all_scales(row))
+    over_tiles("extensions", runs, options, witnesses::named_tiles(), at_all_scales(row))
 }
 
 /// Normals that are another number if one operation is rounded otherwise, if one coefficient is its neighbour, or if a limit is off by
 /// one: each in every pair, beside gradients in which that shows.
-pub(super) fn last_bits(runs: Runs) -> Result<Case> {
+pub(super) fn last_bits(runs: Runs, options: CudaOptions) -> Result<Case> {
     let mut tiles: Vec<u64> = witnesses::last_bits().chain(witnesses::tiles()).collect();
     tiles.sort_unstable();
     tiles.dedup();
-    over_tiles("last bits", runs, tiles.into_iter(), at_all_scales(Row::default()))
+    over_tiles("last bits", runs, options, tiles.into_iter(), at_all_scales(Row::default()))
 }
 
 /// Hundreds of small radius words in each pair, for the roundings behind them.
-pub(super) fn many_tails(runs: Runs) -> Result<Case> {
-    over_tiles("many tails", runs, witnesses::many_tails(), [(Row::default(), 1.25, EDGES[0])])
+pub(super) fn many_tails(runs: Runs, options: CudaOptions) -> Result<Case> {
+    over_tiles("many tails", runs, options, witnesses::many_tails(), [(Row::default(), 1.25, EDGES[0])])
 }

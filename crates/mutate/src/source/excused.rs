@@ -7,14 +7,37 @@ use super::tokens::Change;
 type Class = (&'static str, &'static [(&'static str, &'static str, &'static str)]);
 
 const CLASSES: &[Class] = &[
-    ("how many blocks share a multiprocessor is a matter of speed", &[("__launch_bounds__", "4", "")]),
+    (
+        "how many blocks share a multiprocessor is a matter of speed",
+        &[("ENTRIES(", "", ""), ("MAKE(", "", "")],
+    ),
     (
         "a NaN that arithmetic makes is 0x7fffffff, and which NaN it becomes is not promised",
         &[("? (u16)(bits >> 16 | 0x40)", "", "")],
     ),
     (
         "the lowest bits of a tail's extension are rounded off, unless the radius word is nearly 0",
-        &[("(extension | 1)", "1", "")],
+        &[("(low | 1)", "1", "")],
+    ),
+    (
+        "a tail's second word shows only where the radius word is 0 and the first is small: once in 2^40 words",
+        &[("low = word ? first : second", "", ""), ("tail[2 * pair + 1]", "1", "")],
+    ),
+    (
+        "which of the integers next to the noise is split off does not matter: what is left is kept as exactly",
+        &[("__fmaf_rn(grid.scale, z, to_integer)", "_rn(", "")],
+    ),
+    (
+        "the result on the grid is exact: a product with a power of two, or a sum of integers or of multiples of 2^-22",
+        &[
+            ("const float whole =", "_rn(", ""),
+            ("const float rest =", "_rn(", ""),
+            ("const float last_place =", "_rn(", ""),
+            ("const float not_down =", "_rn(", ""),
+            ("const float carry =", "_rn(", ""),
+            ("return __fmul_rn(__fadd_rn(nearest", "_rn(", ""),
+            ("BITS(0x24000000)", "_rn(", ""),
+        ],
     ),
     (
         "any number stands for \"ended\" that is no index, and that counting does not bring to 0",
@@ -26,6 +49,7 @@ const CLASSES: &[Class] = &[
             ("float y[16];", "16", ""),
             ("float z[16];", "16", ""),
             ("float sum[16]", "16", ""),
+            ("float sum[MAX_ROWS][16]", "16", ""),
             ("u32 tail[16];", "16", ""),
             ("u32 words[16];", "16", ""),
             ("float u[8];", "8", ""),
@@ -34,7 +58,7 @@ const CLASSES: &[Class] = &[
     ("a uniform is not 0", &[("upper = u < 0.0f", "<", "<=")]),
     (
         "past the end the gradient becomes NaN, whatever was read before",
-        &[("work.step.count : 0)", "0", ""), ("work.step.count : 0)", "work.live", "true")],
+        &[("work.count : 0", "0", ""), ("work.count : 0", "work.live", "true")],
     ),
     (
         "one by one the bits are the same as by fours",

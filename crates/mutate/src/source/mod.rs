@@ -1,5 +1,5 @@
 //! Mutations of the sources: one token of `kernels/*.cu` or `*.cuh` is changed, the pinned compiler makes PTX of it, and the PTX is
-//! judged like any other, with gradients of all three types.
+//! judged like any other, with gradients of every type.
 
 mod compiler;
 mod excused;
@@ -11,38 +11,34 @@ use crate::ptx::{Module, kernels_folder};
 use crate::report::{Outcome, Report};
 use crate::run::{Options, Suite, check_library};
 use compiler::Compiler;
-use corrnoise_cuda_suite::compare::Both;
-use half::{bf16, f16};
+use corrnoise::with_element;
 use std::collections::HashMap;
 use tokens::Change;
 
-/// The cases of one module, made when it is first judged.
-struct Suites {
-    f32: Suite<f32>,
-    bf16: Suite<bf16>,
-    f16: Suite<f16>,
-}
+/// The judge of a module's changed text by the cases of one gradient type; by the large ones, too, if the last argument says so.
+type Judge = Box<dyn Fn(&Module, &str, bool) -> Verdict>;
+
+/// The cases of one module with gradients of every type, made when it is first judged.
+struct Suites(Vec<Judge>);
 
 impl Suites {
-    fn new(module: &str) -> Result<Suites, String> {
-        let failed = |error: corrnoise::Error| format!("{module}: {error}");
-        let f32 = Suite::new(module).map_err(failed)?;
-        let bf16 = Suite::new(module).map_err(failed)?;
-        Ok(Suites { f32, bf16, f16: Suite::new(module).map_err(failed)? })
+    fn new(module: &Module) -> Result<Suites, String> {
+        let failed = |error| format!("{}: {error}", module.name);
+        let judge = |dtype| -> Result<Judge, String> {
+            with_element!(dtype, E => {
+                let suite: Suite<E> = Suite::new(&module.name).map_err(failed)?;
+                suite.check(0, module, &module.text)?;
+                Ok(Box::new(move |module: &Module, text: &str, deep| suite.judge(0, &module.text, text, deep)))
+            })
+        };
+        Ok(Suites(module.dtypes().into_iter().map(judge).collect::<Result<_, _>>()?))
     }
 
     /// Judges a text by the small cases of all types first, and runs the large ones only on survivors.
     fn judge(&self, module: &Module, text: &str) -> Verdict {
-        fn one<E: Both>(suite: &Suite<E>, module: &Module, text: &str, deep: bool) -> Verdict {
-            suite.judge(0, &module.text, text, deep)
-        }
         for deep in [false, true] {
-            let types: [&dyn Fn() -> Verdict; 3] =
-                [&|| one(&self.f32, module, text, deep), &|| one(&self.bf16, module, text, deep), &|| {
-                    one(&self.f16, module, text, deep)
-                }];
-            let verdict = types.iter().map(|judge| judge()).find(|verdict| *verdict != Verdict::Survived);
-            if let Some(verdict) = verdict {
+            let mut verdicts = self.0.iter().map(|judge| judge(module, text, deep));
+            if let Some(verdict) = verdicts.find(|verdict| *verdict != Verdict::Survived) {
                 return verdict;
             }
         }
@@ -54,6 +50,7 @@ impl Suites {
 fn is_made_from(module: &str, file: &str) -> bool {
     match file.strip_suffix(".cu") {
         Some(stem) => module.starts_with(stem),
+        None if file == "turn.cuh" => module.starts_with("make_") || module.starts_with("add"),
         None => true,
     }
 }
@@ -93,7 +90,7 @@ pub fn run(modules: &[Module], options: &Options) -> Result<Report, String> {
             continue;
         }
         if !suites.contains_key(&module.name) {
-            suites.insert(module.name.clone(), Suites::new(&module.name)?);
+            suites.insert(module.name.clone(), Suites::new(module)?);
         }
         let verdict = suites[&module.name].judge(module, &text);
         if options.verbose {

@@ -9,6 +9,7 @@ use crate::privacy::claim::{Basis, Terms};
 use crate::privacy::participation::Participation;
 use crate::privacy::sampling::{block_poisson, num_batches};
 use crate::privacy::schedule::Schedule;
+use crate::strategy::names::StrategySpec;
 use crate::utility::workload::Workload;
 use corrnoise_core::{Plan, Sampling};
 
@@ -92,12 +93,13 @@ impl Goal {
 /// # Ok::<(), corrnoise_planner::Error>(())
 /// ```
 pub fn calibrate(strategy: &Factorization, terms: &Terms, workload: &Workload, goal: &Goal) -> Result<Plan> {
-    calibrated(strategy, terms, workload, goal).map(|(plan, _)| plan)
+    calibrated(strategy, None, terms, workload, goal).map(|(plan, _)| plan)
 }
 
-/// As [`calibrate`], with the certificate that the plan holds.
+/// As [`calibrate`], with the certificate that the plan holds, and in it the strategy's name where it has one.
 pub(crate) fn calibrated(
     strategy: &Factorization,
+    name: Option<&StrategySpec>,
     terms: &Terms,
     workload: &Workload,
     goal: &Goal,
@@ -112,7 +114,7 @@ pub(crate) fn calibrated(
         Some(sampling) => plan.with_sampling(sampling)?,
         None => plan,
     };
-    let certificate = certify(&plan, &basis, terms, workload, goal.delta())?;
+    let certificate = certify(&plan, &basis, terms, workload, goal.delta(), name)?;
     Ok((certificate.attach(plan)?, certificate))
 }
 

@@ -29,7 +29,7 @@ pub struct Candidate {
     pub error: f64,
     /// State per parameter: what a checkpoint stores.
     pub state_bytes: u64,
-    /// What the engine holds per parameter: the state, and for some rings rows made ahead.
+    /// What the CPU engine holds per parameter: the state, and for some rings rows made ahead.
     pub engine_bytes: u64,
     /// The work of one step.
     pub cost: Cost,
@@ -69,7 +69,8 @@ impl Candidate {
         schedule: Schedule,
     ) -> Result<Candidate> {
         let terms = question.terms(schedule);
-        let (plan, certificate) = calibrated(factorization, &terms, &question.workload, &question.goal)?;
+        let (plan, certificate) =
+            calibrated(factorization, Some(&strategy), &terms, &question.workload, &question.goal)?;
         let utility = match certificate.utility {
             Some(utility) => utility,
             // What is left out takes too long: asked for alone, it says why.

@@ -81,7 +81,7 @@ pub struct Request {
     pub workload: Workload,
     /// Which error of the released values counts.
     pub objective: Objective,
-    /// Memory for noise per parameter, at most: of what the engine holds.
+    /// Memory for noise per parameter, at most: of what the CPU engine holds. A CUDA device may hold more rows ahead, unless its own option limits them.
     pub max_state_bytes: Option<u64>,
     /// The strategy, or all of them.
     pub strategy: StrategyChoice,

@@ -9,13 +9,14 @@ use crate::privacy::claim::{Basis, Claim, EPSILON_ROUNDING, MU_ROUNDING, Privacy
 use crate::privacy::participation::Participation;
 use crate::privacy::schedule::Schedule;
 use crate::privacy::sensitivity::Adjacency;
+use crate::strategy::names::{StrategySpec, named};
 use crate::utility::workload::Workload;
 use corrnoise_core::Plan;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Version of the certificate's format.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// All that a plan says of itself besides what the engine needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,7 +26,7 @@ pub struct Certificate {
     pub version: u32,
     /// Of the library that wrote it.
     pub planner: String,
-    /// The strategy, as read from the form.
+    /// The strategy as its user named it (`banded-opt:10`); where it has no name, what the form shows of it.
     pub strategy: String,
     /// The workload that is released.
     pub workload: Workload,
@@ -34,7 +35,7 @@ pub struct Certificate {
     /// Which datasets are neighbours.
     pub adjacency: Adjacency,
     /// Whose privacy is protected.
-    pub privacy_unit: PrivacyUnit,
+    pub unit: PrivacyUnit,
     /// Largest norm of one unit's contribution to a step.
     pub clip_norm: f64,
     /// The guarantee and its assumptions.
@@ -68,7 +69,7 @@ pub fn certificate(plan: &Plan, terms: &Terms, workload: &Workload, delta: f64) 
         ));
     }
     let basis = Basis::new(plan.form(), num_steps, terms)?;
-    certify(plan, &basis, terms, workload, delta)
+    certify(plan, &basis, terms, workload, delta, None)
 }
 
 pub(crate) fn certify(
@@ -77,16 +78,18 @@ pub(crate) fn certify(
     terms: &Terms,
     workload: &Workload,
     delta: f64,
+    strategy: Option<&StrategySpec>,
 ) -> Result<Certificate> {
     let stddev = plan.stddev() * least_kept(plan);
+    let strategy = strategy.filter(|strategy| strategy.may_run_as(plan.form()));
     Ok(Certificate {
         version: VERSION,
         planner: env!("CARGO_PKG_VERSION").into(),
-        strategy: basis.running.describe(),
+        strategy: strategy.map_or_else(|| basis.running.describe_matrix(), StrategySpec::to_string),
         workload: workload.clone(),
         participation: basis.participation.clone(),
         adjacency: terms.adjacency,
-        privacy_unit: terms.unit,
+        unit: terms.unit,
         clip_norm: terms.clip_norm,
         claim: basis.claim(stddev, delta, terms)?,
         utility: utility(&basis.running, workload, plan.stddev())?,
@@ -118,13 +121,20 @@ impl Certificate {
         let map = plan
             .certificate()
             .ok_or_else(|| Error::Certificate("there is none: this plan makes no privacy claim".into()))?;
-        let certificate: Certificate = serde_json::from_value(Value::Object(map.clone()))
-            .map_err(|error| Error::Certificate(error.to_string()))?;
-        if certificate.version != VERSION {
-            let version = certificate.version;
-            return Err(Error::Certificate(format!("version {version}: this library reads {VERSION}")));
+        // The version comes first: keys of another one are unknown here, and say less.
+        if let Some(version) = map.get("version").filter(|version| **version != VERSION) {
+            return Err(Error::Certificate(format!(
+                "version {version}, and this library reads version {VERSION}: make the plan again with `corrnoise plan`"
+            )));
         }
-        Ok(certificate)
+        serde_json::from_value(Value::Object(map.clone()))
+            .map_err(|error| Error::Certificate(error.to_string()))
+    }
+
+    /// The strategy that the certificate names, if it has a name and a strategy of this name may run as the plan's form: the class and
+    /// the number of bands or buffers fit. Whether the coefficients are the best ones of their class is not checked.
+    pub fn named_strategy(&self, plan: &Plan) -> Option<StrategySpec> {
+        named(&self.strategy).filter(|strategy| strategy.may_run_as(plan.form()))
     }
 
     /// What the claim is made for.
@@ -133,7 +143,7 @@ impl Certificate {
             Some(sampling) => Schedule::Sampling(sampling),
             None => Schedule::Participation(self.participation.clone()),
         };
-        Terms { schedule, adjacency: self.adjacency, unit: self.privacy_unit, clip_norm: self.clip_norm }
+        Terms { schedule, adjacency: self.adjacency, unit: self.unit, clip_norm: self.clip_norm }
     }
 
     /// The plan with this certificate.
@@ -153,8 +163,11 @@ impl Certificate {
 pub fn verify(plan: &Plan) -> Result<Certificate> {
     let stated = Certificate::of(plan)?;
     let mut computed = certificate(plan, &stated.terms(plan), &stated.workload, stated.claim.delta)?;
-    // Which library wrote a plan does not make its claim true or false.
+    // Which library wrote a plan does not make its claim true or false, and neither does the name of what a form runs.
     computed.planner.clone_from(&stated.planner);
+    if stated.named_strategy(plan).is_some() {
+        computed.strategy.clone_from(&stated.strategy);
+    }
     let [left, right] = [&stated, &computed].map(|certificate| {
         serde_json::to_value(certificate).map_err(|error| Error::Certificate(error.to_string()))
     });

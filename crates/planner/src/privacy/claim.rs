@@ -12,7 +12,7 @@
 use crate::error::{Error, Result, check_finite};
 use crate::factorization::Factorization;
 use crate::factorization::from_form::num_rows;
-use crate::privacy::account::tail::{beyond, beyond_sampled, delta_left};
+use crate::privacy::account::tail::{beyond, beyond_sampled, delta_taken};
 use crate::privacy::account::{Budget, MAX_PARAMETERS, Search, Subsampled, epsilon_of_delta, gdp};
 use crate::privacy::participation::Participation;
 use crate::privacy::schedule::{Poisson, Schedule};
@@ -164,14 +164,15 @@ impl Basis {
         // What is stated is rounded up, and must still fit.
         let epsilon = epsilon * (1.0 - 2.0 * EPSILON_ROUNDING);
         let holds = |mu: f64| {
-            let left = self.plain_delta(mu * (1.0 + MU_ROUNDING), delta);
+            let left = delta - self.plain_tail(mu * (1.0 + MU_ROUNDING), delta);
             Ok(left > 0.0 && gdp::ln_delta(mu * (1.0 + MU_ROUNDING), epsilon)? <= left.ln())
         };
         let plain = self.stddev_of_mu(gdp::largest_mu(holds, epsilon)?);
         match self.poisson {
             Some(poisson) if epsilon > 0.0 => {
                 let Poisson { sampling_prob, num_rounds, .. } = poisson;
-                let left = |noise_multiplier: f64| self.amplified_delta(poisson, noise_multiplier, delta);
+                let left =
+                    |noise_multiplier: f64| delta - self.amplified_tail(poisson, noise_multiplier, delta);
                 let budget = Budget { epsilon, delta };
                 let round =
                     Subsampled::calibrated_with(budget, sampling_prob, num_rounds, Search::Fine, left)?;
@@ -186,18 +187,18 @@ impl Basis {
         rows as f64 * MAX_PARAMETERS as f64
     }
 
-    /// What the end of the tail leaves of δ if the whole run is one Gaussian mechanism.
-    fn plain_delta(&self, gdp_mu: f64, delta: f64) -> f64 {
+    /// What the end of the tail takes of δ if the whole run is one Gaussian mechanism.
+    fn plain_tail(&self, gdp_mu: f64, delta: f64) -> f64 {
         let pairs = Self::pairs(self.num_rows);
-        delta_left(delta, pairs, beyond(gdp_mu, pairs))
+        delta_taken(delta, pairs, beyond(gdp_mu, pairs))
     }
 
-    /// What it leaves if a run is rounds of sampling. A round touches as many rows as there are bands.
-    fn amplified_delta(&self, poisson: Poisson, noise_multiplier: f64, delta: f64) -> f64 {
+    /// What it takes if a run is rounds of sampling. A round touches as many rows as there are bands.
+    fn amplified_tail(&self, poisson: Poisson, noise_multiplier: f64, delta: f64) -> f64 {
         let Poisson { sampling_prob, num_rounds, .. } = poisson;
         let touched = Self::pairs(self.running.num_bands());
         let beyond = beyond_sampled(1.0 / noise_multiplier, touched, sampling_prob, num_rounds);
-        delta_left(delta, Self::pairs(self.num_rows), beyond)
+        delta_taken(delta, Self::pairs(self.num_rows), beyond)
     }
 
     /// The claim for the noise that is really added: `stddev` after the loss by rounding scales to f32.
@@ -211,9 +212,9 @@ impl Basis {
         if !(gdp_mu.is_finite() && gdp_mu > 0.0) {
             return Err(Error::parameter("gdp_mu", gdp_mu, "a finite number above 0"));
         }
-        let left = self.plain_delta(gdp_mu, delta);
-        let plain = match left > 0.0 {
-            true => Some((epsilon_of_delta(gdp_mu, left)? * (1.0 + EPSILON_ROUNDING), delta - left)),
+        let tail = self.plain_tail(gdp_mu, delta);
+        let plain = match delta > tail {
+            true => Some((epsilon_of_delta(gdp_mu, delta - tail)? * (1.0 + EPSILON_ROUNDING), tail)),
             false => None,
         };
         let amplified = match self.poisson {
@@ -227,7 +228,7 @@ impl Basis {
                 (amplified.epsilon, tail, Method::Amplified)
             }
             (Some((epsilon, tail)), _) => (epsilon, tail, Method::Gaussian),
-            (None, _) => return Err(beyond_the_end(gdp_mu, delta, delta - left)),
+            (None, _) => return Err(beyond_the_end(gdp_mu, delta, tail)),
         };
         Ok(Claim {
             epsilon,
@@ -247,14 +248,14 @@ impl Basis {
     fn amplified(&self, poisson: Poisson, stddev: f64, delta: f64) -> Result<Option<(Amplified, f64)>> {
         let Poisson { sampling_prob, num_rounds, .. } = poisson;
         let noise_multiplier = stddev / (self.clip_norm * self.column_norm) * (1.0 - MU_ROUNDING);
-        let left = self.amplified_delta(poisson, noise_multiplier, delta);
-        if left <= 0.0 {
+        let tail = self.amplified_tail(poisson, noise_multiplier, delta);
+        if delta <= tail {
             return Ok(None);
         }
-        let epsilon = Subsampled::new(noise_multiplier, sampling_prob, num_rounds)?.epsilon(left)?;
+        let epsilon = Subsampled::new(noise_multiplier, sampling_prob, num_rounds)?.epsilon(delta - tail)?;
         let epsilon = epsilon * (1.0 + EPSILON_ROUNDING);
         let amplified = Amplified { noise_multiplier, sampling_prob, num_rounds, epsilon };
-        Ok(epsilon.is_finite().then_some((amplified, delta - left)))
+        Ok(epsilon.is_finite().then_some((amplified, tail)))
     }
 }
 
@@ -273,7 +274,7 @@ fn too_many_bands(running: &Factorization, num_blocks: usize) -> Error {
 
 /// The error of a claim that the end of the tail refutes.
 fn beyond_the_end(gdp_mu: f64, delta: f64, taken: f64) -> Error {
-    let why = "a unit may move noise beyond its end at 9.4 standard deviations, and is told apart there";
+    let why = "a unit may move noise beyond its end at 11.5 standard deviations, and is told apart there";
     if taken < 1.0 {
         return Error::parameter(
             "delta",
@@ -305,7 +306,7 @@ fn assumptions(terms: &Terms, num_steps: usize) -> Result<Vec<String>> {
         neighbours.into(),
         "the key, checkpoints and past noise stay secret; only noisy gradients and what follows from them are released".into(),
         format!(
-            "the model has at most 2^{} parameters: normals end at 9.4 standard deviations, and δ counts a unit that moves one of them beyond",
+            "the model has at most 2^{} parameters: normals end at 11.5 standard deviations, and δ counts a unit that moves one of them beyond",
             MAX_PARAMETERS.ilog2()
         ),
         "noise is Gaussian up to the resolution of its random words and of f32, which no accountant counts".into(),

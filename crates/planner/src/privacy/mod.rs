@@ -4,6 +4,7 @@ pub mod account;
 pub mod certificate;
 pub mod claim;
 pub mod participation;
+pub mod precision;
 pub mod sampling;
 pub mod schedule;
 pub mod sensitivity;

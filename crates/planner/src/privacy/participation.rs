@@ -20,6 +20,7 @@ pub enum Participation {
         max_participations: usize,
     },
     /// Any steps that are at least `min_sep` apart, at most `max_participations` of them.
+    #[serde(rename = "minsep")]
     MinSep {
         /// Steps between two participations, at least 1.
         min_sep: usize,

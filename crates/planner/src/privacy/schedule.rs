@@ -42,6 +42,11 @@ impl Schedule {
         }
     }
 
+    /// Whether the engine draws Poisson batches, from the whole dataset or from blocks that take turns.
+    pub fn is_poisson(&self) -> bool {
+        self.sampling().is_some_and(|sampling| sampling::poisson(&sampling).is_some())
+    }
+
     pub(crate) fn poisson(&self, num_steps: usize) -> Option<Poisson> {
         let (num_blocks, sampling_prob) = sampling::poisson(&self.sampling()?)?;
         Some(Poisson {

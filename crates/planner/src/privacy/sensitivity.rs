@@ -20,7 +20,7 @@ use sums::{
 
 /// Which datasets are neighbours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum Adjacency {
     /// One unit's gradients become zero.
     #[default]

@@ -1,11 +1,13 @@
 //! Strategies by name: what `blt:4` stands for, in the command line and in other languages.
 
 use crate::error::{Error, Result};
-use crate::factorization::Factorization;
+use crate::factorization::{Factorization, MAX_RING_BANDS};
 use crate::names::{fraction, listed, split, unknown, whole};
 use crate::optimize::{self, Observer, Problem};
 use crate::strategy::Strategy;
 use crate::strategy::tree::Estimator;
+use corrnoise_core::Form;
+use corrnoise_core::form::Kernel;
 
 /// A strategy as people name it. What it is made of depends on the problem: see [`StrategySpec::build`].
 #[derive(Clone, Debug, PartialEq)]
@@ -90,6 +92,11 @@ pub fn strategy_choice(text: &str) -> Result<StrategyChoice> {
     known(text)?.map(StrategyChoice::One).ok_or_else(missing)
 }
 
+/// The strategy of a name, if it is written as strategies print their names.
+pub(crate) fn named(text: &str) -> Option<StrategySpec> {
+    strategy(text).ok().filter(|strategy| strategy.to_string() == text)
+}
+
 /// None if nothing has this name.
 fn known(text: &str) -> Result<Option<StrategySpec>> {
     let (name, argument) = split(text);
@@ -160,6 +167,43 @@ impl StrategySpec {
             _ => optimize::dense::optimize(problem, observer),
         };
         Ok(best?.factorization)
+    }
+}
+
+impl StrategySpec {
+    /// Whether a strategy of this name can have been lowered to a form: its class fits, and it has no more bands or buffers than named.
+    pub(crate) fn may_run_as(&self, form: &Form) -> bool {
+        let toeplitz = |most: usize| match form.kernel() {
+            Kernel::Regenerate(rows) => rows.toeplitz_weights().is_some_and(|weights| weights.len() <= most),
+            _ => false,
+        };
+        let ring = |bands: usize| matches!(form.kernel(), Kernel::Ring(ring) if ring.num_slots() < bands);
+        let buffers = match form.kernel() {
+            Kernel::Blt(blt) => Some(blt.scale().len()),
+            _ => None,
+        };
+        let (listed, by_step) = match form.kernel() {
+            Kernel::Regenerate(rows) => (rows.listed_terms(0).is_some(), rows.toeplitz_weights().is_none()),
+            _ => (false, false),
+        };
+        form.restart_every().is_none()
+            && match *self {
+                StrategySpec::Identity => buffers == Some(0),
+                StrategySpec::Blt(most) => buffers.is_some_and(|buffers| buffers <= most),
+                // A workload that is no Toeplitz matrix is written out.
+                StrategySpec::Workload => toeplitz(usize::MAX) || by_step && !listed,
+                StrategySpec::SquareRoot | StrategySpec::ToeplitzDamped(_) => toeplitz(usize::MAX),
+                StrategySpec::ToeplitzOpt => ring(usize::MAX) || toeplitz(usize::MAX),
+                StrategySpec::BandedSquareRoot(bands) | StrategySpec::BandedOpt(bands) => {
+                    ring(bands) || bands > MAX_RING_BANDS && toeplitz(usize::MAX)
+                }
+                StrategySpec::BandedFull(bands) => ring(bands),
+                StrategySpec::Bisr(bands) | StrategySpec::BandinvOpt(bands) => toeplitz(bands),
+                StrategySpec::Tree => listed,
+                StrategySpec::TreeFull => by_step && !listed,
+                // The best matrix may turn out to be banded.
+                StrategySpec::Dense => by_step && !listed || ring(usize::MAX),
+            }
     }
 }
 
@@ -252,6 +296,17 @@ mod tests {
         assert!(at("dense") < at("toeplitz-opt") && at("toeplitz-opt") <= at("toeplitz") + 1e-9);
         assert!(at("banded-opt:3") > at("banded-full:7") && at("banded:5") > at("toeplitz"));
         assert!(losses.iter().skip(2).all(|loss| *loss < at("identity")), "{losses:?}");
+        // A form tells classes apart as far as they have forms of their own.
+        for name in NAMES {
+            let form = strategy(name).unwrap().build(&problem, &mut unobserved()).unwrap().form().unwrap();
+            let fits = |other: &&str| strategy(other).unwrap().may_run_as(&form);
+            let fitting: Vec<&str> = NAMES.into_iter().filter(fits).collect();
+            assert!(fitting.contains(&name) && fitting.len() < 7, "{name}: {fitting:?}");
+            let restarted = form.with_restarts(4);
+            assert!(!restarted.is_ok_and(|form| strategy(name).unwrap().may_run_as(&form)), "{name}");
+        }
+        let built = strategy("banded-opt:3").unwrap().build(&problem, &mut unobserved()).unwrap();
+        assert!(!StrategySpec::BandedOpt(2).may_run_as(&built.form().unwrap()));
         for name in ["banded:13", "bisr:13"] {
             let error = strategy(name).unwrap().build(&problem, &mut unobserved()).unwrap_err();
             assert_eq!(error.to_string(), "number of bands is 13: expected 1 to 12, the number of steps");

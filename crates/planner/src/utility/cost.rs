@@ -1,8 +1,9 @@
 //! What a step of a form costs: bytes moved and normals made, per parameter.
 
 use crate::factorization::to_form::MAX_RING_BANDS;
-use corrnoise_core::Form;
+use crate::utility::traffic::{Execution, Moved};
 use corrnoise_core::form::Kernel;
+use corrnoise_core::{Dtype, Form};
 
 /// What one step costs per parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,15 +17,9 @@ pub struct Cost {
 impl Cost {
     /// Of a form over a number of steps.
     pub fn of(form: &Form, num_steps: u64) -> Cost {
-        // The gradient is read and written.
-        let gradient = 8.0;
+        let bytes = Moved::of(form, Execution::fused(Dtype::F32)).total();
         match form.kernel() {
-            Kernel::Blt(blt) => Cost { bytes: gradient + 8.0 * blt.scale().len() as f64, rows: 1.0 },
-            Kernel::Ring(ring) => {
-                // All past outputs are read, the oldest is overwritten.
-                let slots = ring.num_slots() as f64;
-                Cost { bytes: gradient + 4.0 * slots + if slots > 0.0 { 4.0 } else { 0.0 }, rows: 1.0 }
-            }
+            Kernel::Blt(_) | Kernel::Ring(_) => Cost { bytes, rows: 1.0 },
             Kernel::Regenerate(regenerate) => {
                 let most = regenerate.max_terms() as u64;
                 let terms = |step: u64| match regenerate.weights(step) {
@@ -36,7 +31,7 @@ impl Cost {
                     num_steps.min(if regenerate.toeplitz_weights().is_some() { most } else { num_steps });
                 let young = if form.restart_every().is_some() { num_steps } else { young };
                 let rows = (0..young).map(terms).sum::<u64>() + (num_steps - young) * most;
-                Cost { bytes: gradient, rows: rows as f64 / num_steps as f64 }
+                Cost { bytes, rows: rows as f64 / num_steps as f64 }
             }
         }
     }

@@ -3,8 +3,10 @@
 pub mod bounds;
 pub mod cost;
 pub mod loss;
+pub mod traffic;
 pub mod workload;
 
 pub use cost::Cost;
 pub use loss::{Errors, Loss};
+pub use traffic::{Execution, Moved};
 pub use workload::Workload;

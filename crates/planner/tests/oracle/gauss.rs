@@ -95,9 +95,9 @@ pub fn epsilon(mu: f64, delta: Delta) -> f64 {
     mu * low
 }
 
-/// The largest radius of a pair of normals, which 64 bits give, and a little more.
+/// The largest radius of a pair of normals, which 96 bits give, and a little more.
 fn radius() -> f64 {
-    (128.0 * std::f64::consts::LN_2).sqrt() * (1.0 + 1e-6)
+    (192.0 * std::f64::consts::LN_2).sqrt() * (1.0 + 1e-6)
 }
 
 /// The probability that some pair of normals leaves its disc, if one normal of each is shifted. Without the shift, no output lies there.

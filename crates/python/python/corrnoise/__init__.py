@@ -4,7 +4,7 @@
     noise = corrnoise.Mechanism(plan, corrnoise.Key.create_file("noise.key"), 1_000_000)
     sampler = noise.sampler()
     batch = sampler.batch(noise.next_step)  # the examples of this step; clip and sum their gradients
-    noise.add_to(gradient, batch)  # float32, float16 or bfloat16: NumPy, PyTorch, anything with a buffer or DLPack
+    noise.add_to(gradient, batch)  # float32, float16, bfloat16: NumPy, PyTorch, anything with a buffer or DLPack
 
 `corrnoise.torch` and `corrnoise.jax` do it for a module's parameters and for a tree of gradients.
 """

@@ -133,7 +133,12 @@ class Layout:
     def __eq__(self, other: object) -> bool: ...
 
 class Mechanism:
-    """A running mechanism, which makes each step exactly once, in order, and none past the plan's end."""
+    """A running mechanism, which makes each step exactly once, in order, and none past the plan's end.
+
+    threads, compact and prepare_threads are options of the CPU; rows_ahead (None: the engine's rule; 1: none ahead, which compact means
+    too), prepare_stream and max_state_bytes (per parameter, rows ahead included) are options of CUDA devices, refused elsewhere. None
+    of them changes the noise.
+    """
 
     def __init__(
         self,
@@ -145,6 +150,10 @@ class Mechanism:
         replica: bool = False,
         threads: int = 0,
         compact: bool = False,
+        prepare_threads: int = 0,
+        rows_ahead: int | None = None,
+        prepare_stream: bool = False,
+        max_state_bytes: int | None = None,
         device: str = "cpu",
         stream: int = 0,
         awaits_state: bool = False,
@@ -162,10 +171,15 @@ class Mechanism:
         replica: bool = False,
         threads: int = 0,
         compact: bool = False,
+        prepare_threads: int = 0,
+        rows_ahead: int | None = None,
+        prepare_stream: bool = False,
+        max_state_bytes: int | None = None,
         device: str = "cpu",
         stream: int = 0,
     ) -> Mechanism: ...
     def add_to(self, gradients: Any, batch: Batch | Literal["unchecked"] | None = None) -> None: ...
+    def prepare(self) -> None: ...
     def sampler(self) -> Sampler: ...
     @property
     def next_step(self) -> int: ...

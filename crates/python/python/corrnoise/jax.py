@@ -45,7 +45,9 @@ def layout_of(params: Any) -> Layout:
     return Layout({jax.tree_util.keystr(path): int(np.size(leaf)) for path, leaf in leaves})
 
 
-def transformation(mechanism: Mechanism, *, batch: Literal["unchecked"] | None = None) -> GradientTransformation:
+def transformation(
+    mechanism: Mechanism, *, batch: Literal["unchecked"] | None = None, prepare: bool = False
+) -> GradientTransformation:
     """Adds the mechanism's next step to every call's updates, under `jax.jit` too.
 
     The callback is ordered: steps are made in the program's order. A state that is not at the mechanism's next step is refused before
@@ -54,6 +56,9 @@ def transformation(mechanism: Mechanism, *, batch: Literal["unchecked"] | None =
 
     A compiled program cannot show which batch its gradients are of. Where the plan draws batches, `batch="unchecked"` says that
     the caller vouches for it.
+
+    With `prepare`, every update begins to make the noise of the next one in the background, for the time in which XLA computes the
+    gradients. The bits are the same with and without.
     """
     check_batch(mechanism.plan, batch)
     if mechanism.plan.num_steps > MOST_STEPS:
@@ -69,6 +74,9 @@ def transformation(mechanism: Mechanism, *, batch: Literal["unchecked"] | None =
         with one_at_a_time:
             check_count(int(count), mechanism.next_step)
             mechanism.add_to(arrays, batch)
+            # Here and not in the caller's loop, which runs ahead of the program that it dispatched.
+            if prepare:
+                mechanism.prepare()
         return tuple(arrays)
 
     def init(params: Any) -> CorrelatedNoiseState:
@@ -112,10 +120,17 @@ def check_count(count: int, next_step: int) -> None:
 
 
 def correlated_noise(
-    params: Any, plan: Plan, key: Key, *, batch: Literal["unchecked"] | None = None, threads: int = 0
+    params: Any,
+    plan: Plan,
+    key: Key,
+    *,
+    batch: Literal["unchecked"] | None = None,
+    prepare: bool = False,
+    threads: int = 0,
+    prepare_threads: int = 0,
 ) -> tuple[GradientTransformation, Mechanism]:
     """Begins a run on a tree of parameters. Returns the transformation, and the mechanism that is saved and resumed."""
     # Asked before the key is taken.
     check_batch(plan, batch)
-    mechanism = Mechanism(plan, key, layout_of(params), threads=threads)
-    return transformation(mechanism, batch=batch), mechanism
+    mechanism = Mechanism(plan, key, layout_of(params), threads=threads, prepare_threads=prepare_threads)
+    return transformation(mechanism, batch=batch, prepare=prepare), mechanism

@@ -1,6 +1,6 @@
 //! The rows of a ring: where they lie, how one is made, how one is added.
 
-use crate::cpu::kernels::add;
+use crate::cpu::kernels::{Job, Span, add};
 use crate::cpu::lanes::{Lanes, Stored};
 use crate::cpu::prefetch::{LINE, prefetch_l1};
 use crate::noise::TILE;
@@ -27,7 +27,7 @@ pub(in crate::cpu) struct RingRows {
 }
 
 impl RingRows {
-    /// Makes one row in the strip that begins at coordinate `strip`: `y = z − Σ cₐ y₋ₐ` by age, youngest first, where age 1 lies in
+    /// Makes one row in the strip that begins at coordinate `strip`: `y = z − Σ cₐ y₋ₐ` by age, oldest first, where age 1 lies in
     /// slot `head`. `y` replaces `z` and the oldest row. With `NEXT`, it prefetches the rows after these.
     ///
     /// # Safety
@@ -89,8 +89,10 @@ impl RingRows {
             for (i, sum) in sum.iter_mut().enumerate() {
                 *sum = V::load_f32(z.add(at + i * V::WIDTH));
             }
-            let mut slot = head;
-            for &coef in coefs {
+            // The oldest output that has a coefficient comes first; younger ones lie in the slots after it.
+            let mut slot = (head + slots - coefs.len()) % slots;
+            for &coef in coefs.iter().rev() {
+                slot = if slot + 1 == slots { 0 } else { slot + 1 };
                 let coef = V::splat(-coef);
                 let row = first.add(place(slot, len, at));
                 for (i, sum) in sum.iter_mut().enumerate() {
@@ -101,12 +103,8 @@ impl RingRows {
                     let next = row.wrapping_add(slots * len).cast_const().cast();
                     prefetch_l1(next, (N * V::WIDTH * size_of::<f32>()).div_ceil(LINE));
                 }
-                slot += 1;
-                if slot == slots {
-                    slot = 0;
-                }
             }
-            let oldest = if head == 0 { slots - 1 } else { head - 1 };
+            let oldest = if head + 1 == slots { 0 } else { head + 1 };
             let oldest = first.add(place(oldest, len, at));
             for (i, sum) in sum.into_iter().enumerate() {
                 sum.store_f32(z.add(at + i * V::WIDTH));
@@ -115,19 +113,29 @@ impl RingRows {
         }
     }
 
-    /// Adds the row in `slot` to its gradient.
+    /// Adds the row in `slot` to the gradient of its span.
     ///
     /// # Safety
-    /// `first` is valid for `slots · len` values, `gradient` for `len`; `slot` is below `slots`. The lanes' features are enabled.
+    /// `first` is valid for `slots · len` values, `gradient` for the span's `len`; `slot` is below `slots`. The lanes' features are
+    /// enabled.
     #[inline(always)]
-    pub(in crate::cpu) unsafe fn add<V: Lanes, G: Stored>(&self, scale: f32, slot: usize, gradient: *mut G) {
+    pub(in crate::cpu) unsafe fn add<V: Lanes, G: Stored>(
+        &self,
+        job: &Job<'_>,
+        span: Span,
+        slot: usize,
+        gradient: *mut G,
+    ) {
         let row = slot * self.len;
         let turn = place(slot, self.len, 0) - row;
         let before_turn = self.len - turn;
+        let Span { tile, offset, at, .. } = span;
         // SAFETY: both parts lie within the row, and together they are as long as the gradient.
         unsafe {
-            add::<V, G>(scale, self.first.add(row + turn), gradient, before_turn);
-            add::<V, G>(scale, self.first.add(row), gradient.add(before_turn), turn);
+            let first = Span { tile, offset, at, len: before_turn };
+            add::<V, G>(job, first, self.first.add(row + turn), gradient);
+            let second = Span { tile, offset: offset + before_turn, at: at + before_turn, len: turn };
+            add::<V, G>(job, second, self.first.add(row), gradient.add(before_turn));
         }
     }
 }

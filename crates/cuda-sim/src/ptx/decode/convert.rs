@@ -1,13 +1,17 @@
 //! Decodes the conversions `cvt` and `cvta`.
 
 use super::Result;
+use crate::ptx::SHARED_WINDOW;
 use crate::ptx::build::Builder;
-use crate::ptx::inst::Code::*;
+use crate::ptx::inst::Code::{self, *};
 use crate::ptx::inst::{Convert, Inst, Round};
 use crate::ptx::operand::{Operand, Special};
 use crate::ptx::types::Ty::{self, *};
 
 pub(super) fn decode(builder: &mut Builder, head: &str, from: Ty, operands: &[Operand]) -> Result<Inst> {
+    if head == "cvt.rn.bf16x2" && from == F32 {
+        return pack_bf16(builder, operands);
+    }
     let [d, a] = operands else { return Err("wrong operands".to_string()) };
     let parts: Vec<&str> = head.split('.').collect();
     match (&parts[..], from) {
@@ -16,10 +20,26 @@ pub(super) fn decode(builder: &mut Builder, head: &str, from: Ty, operands: &[Op
             let d = builder.dst(d, from)?;
             Ok(Inst::new(Mov64, d, &[builder.src(a, from)?]))
         }
+        // Shared memory has addresses of its own; its window holds them among the generic ones.
+        (["cvta", "shared"], U64) => shift(builder, Add64, d, a),
+        (["cvta", "to", "shared"], U64) => shift(builder, Sub64, d, a),
         (["cvt", to], _) => convert(builder, None, ty(to)?, from, d, a),
         (["cvt", round, to], _) => convert(builder, Some(round), ty(to)?, from, d, a),
         _ => Err("unknown modifier".to_string()),
     }
+}
+
+fn shift(builder: &mut Builder, code: Code, d: &Operand, a: &Operand) -> Result<Inst> {
+    let (d, a) = (builder.dst(d, U64)?, builder.src(a, U64)?);
+    Ok(Inst::new(code, d, &[a, builder.constant(SHARED_WINDOW, true)?]))
+}
+
+/// Decodes `cvt.rn.bf16x2.f32`, whose first source becomes the upper half.
+fn pack_bf16(builder: &mut Builder, operands: &[Operand]) -> Result<Inst> {
+    let [d, high, low] = operands else { return Err("wrong operands".to_string()) };
+    builder.needs(80)?;
+    let d = builder.dst(d, B32)?;
+    Ok(Inst::new(Bf16x2FromF32, d, &[builder.src(high, F32)?, builder.src(low, F32)?]))
 }
 
 fn ty(name: &str) -> Result<Ty> {
@@ -60,6 +80,7 @@ fn convert(
         (F32, U64) if exact && round == Round::Nearest => F32FromU64,
         (F32, F16) => F32FromF16,
         (F16, F32) if round == Round::Nearest => F16FromF32,
+        (F32, F32) if round == Round::Nearest => NearestF32,
         _ => {
             let (from_wide, register_bits) = (source.is_wide(), destination.bits() as u8);
             let index = builder.convert(Convert { from, to, round, from_wide, register_bits });

@@ -41,11 +41,12 @@ struct Modifiers {
 fn modifiers(parts: &[&str], hints: &[&str]) -> Result<Modifiers> {
     let mut out = Modifiers { space: Some(Space::Generic), count: 1, read_only: false };
     let mut rest = parts;
-    if let [space @ ("global" | "const" | "param"), tail @ ..] = rest {
+    if let [space @ ("global" | "const" | "param" | "shared"), tail @ ..] = rest {
         rest = tail;
         out.space = match *space {
             "global" => Some(Space::Global),
             "const" => Some(Space::Const),
+            "shared" => Some(Space::Shared),
             _ => None,
         };
     }
@@ -149,11 +150,15 @@ fn store(
     a: &Operand,
 ) -> Result<Inst> {
     let modifiers = modifiers(parts, &["wb", "cg", "cs", "wt"])?;
-    if !matches!(modifiers.space, Some(Space::Global | Space::Generic)) {
-        return Err("only global memory can be written".to_string());
-    }
-    if ty.bits() == 8 {
-        return Err("8-bit stores are refused: races are looked for in units of 2 bytes".to_string());
+    let least = match modifiers.space {
+        Some(Space::Global | Space::Generic) => 2,
+        Some(Space::Shared) => 4,
+        _ => return Err("only global and shared memory can be written".to_string()),
+    };
+    if ty.bytes() < least {
+        let text =
+            format!("{}-bit stores are refused: races are looked for in units of {least} bytes", ty.bits());
+        return Err(text);
     }
     let mut from = Vec::with_capacity(4);
     let mut bits = 0;

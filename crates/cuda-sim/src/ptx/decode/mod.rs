@@ -40,6 +40,8 @@ fn control(builder: &mut Builder, opcode: &str, operands: &[Operand]) -> Result<
         "bra.uni" => Code::UniformBranch,
         "ret" | "exit" => Code::Return,
         "trap" => Code::Trap,
+        "bar.sync" | "barrier.sync" | "barrier.sync.aligned" => Code::Barrier,
+        "bar.warp.sync" => Code::WarpBarrier,
         _ => return Ok(None),
     };
     match (code, operands) {
@@ -47,6 +49,11 @@ fn control(builder: &mut Builder, opcode: &str, operands: &[Operand]) -> Result<
             builder.branch_to(text)
         }
         (Code::Return | Code::Trap, []) => {}
+        (Code::Barrier, [barrier]) if immediate(barrier, Ty::U32)? == 0 => {}
+        (Code::Barrier, _) => return Err(format!("{opcode}: only barrier 0, of all threads of the block")),
+        (Code::WarpBarrier, [mask]) => {
+            return Ok(Some(Inst::new(code, 0, &[builder.src(mask, Ty::B32)?])));
+        }
         _ => return Err(format!("{opcode}: wrong operands")),
     }
     Ok(Some(Inst::new(code, 0, &[])))

@@ -42,6 +42,7 @@ fn unary(head: &str, ty: Ty) -> Option<Code> {
         ("abs", S16) => Abs16, ("abs", S32) => Abs32, ("abs", S64) => Abs64, ("abs", F32) => AbsF32,
         ("brev", B32) => Brev32, ("brev", B64) => Brev64,
         ("sqrt.rn", F32) => SqrtF32, ("rcp.rn", F32) => RcpF32, ("sqrt.rz", F32) => SqrtRzF32,
+        ("rsqrt.approx.ftz", F32) => RsqrtApproxF32,
         _ => return None,
     })
 }

@@ -138,8 +138,8 @@ impl Dual {
         Ok(Found { iterations, ..best })
     }
 
-    /// Changes the uniform share of the weights, and moves the variables so that weights stay where they are. What has sunk far below
-    /// the uniform share is lifted, or it would not move again.
+    /// Changes the uniform share of the weights, and moves the variables so that weights stay where they are. A weight at or
+    /// below the new floor is raised to a tenth above it, or its gradient would vanish.
     fn lower_floor(&mut self, floor: f64, x: &mut [f64]) {
         for part in [0..self.num_classes, self.num_classes..x.len()] {
             let uniform = floor / part.len() as f64;

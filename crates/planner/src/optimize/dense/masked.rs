@@ -1,7 +1,7 @@
 //! The primal problem with several participations: `M = CᵀC` is zero at every pair of steps that one unit may take part in, so that
 //! sensitivity is a sum of column norms.
 //!
-//! The error is convex in `M`, and L-BFGS minimises it over the entries that are left. For cyclic participation the diagonal is free
+//! The error is convex in `M`, and L-BFGS minimises it over the entries that may differ from zero. For cyclic participation the diagonal is free
 //! up to its sum over each residue; gradients are projected onto that. L-BFGS only ever adds gradients up, and does not care which
 //! orthonormal coordinates they are written in: this is the same as eliminating the constraints.
 
@@ -95,7 +95,8 @@ impl Masked {
         Ok(Found { gram: self.gram(&x), iterations })
     }
 
-    /// The entries that are left, times a triangle that falls to zero at the separation: positive definite, as the triangle is.
+    /// A feasible start: the Gram entries, tapered linearly to zero at the separation. The taper is positive definite, and so is its
+    /// entrywise product with the Gram matrix.
     fn start(&self, gram: &Matrix) -> Vec<f64> {
         let n = gram.num_rows();
         let separation = match self.mask {

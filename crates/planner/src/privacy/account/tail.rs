@@ -1,7 +1,7 @@
 //! The end of the noise's tail: what a claim about normal noise must add to δ because the engine's normals end.
 //!
 //! Normals are made in pairs inside a disc of radius R (`docs/noise-spec.md`, radii), where their density is the normal one divided by
-//! the disc's mass. After multiplication by C, a run releases `CG + Z` with independent pairs Z, and a unit shifts it by a matrix of norm at
+//! the disc's mass (up to the resolution of the uniforms, below). After multiplication by C, a run releases `CG + Z` with independent pairs Z, and a unit shifts it by a matrix of norm at
 //! most μ. Let `N` be the normal distribution and `B` the set of noise inside all discs, of mass c. For any set S of outputs
 //!
 //! ```text
@@ -19,6 +19,10 @@
 //! Two bounds of p(d). The outflow through the circle while a disc of normal density moves by d:
 //! `p(d) ≤ e^{−R²/2}(e^{Rd} − 1)/π`. And `p(d) ≤ P(|z + d| > R) = ∫_R^∞ w e^{−(w² + d²)/2} I₀(dw) dw`, with `√(2πx)e^{−x}I₀(x) ≤ 1.18` and Jensen's
 //! inequality for the root: `p(d) ≤ 1.18 √(E[w]/d) Φ(d − R)`, where `E[w] = d + 1/R(R − d)` is the mean of a normal around d beyond R.
+//!
+//! Radii are counted as continuous, which the claim states as an assumption. The uniforms below 2⁻³² are odd multiples of 2⁻⁹⁶, so a radius r
+//! of the uniform u has its neighbours at a distance of `2⁻⁹⁵/(u·r)`: no more than f32 resolves up to r = 9.99, no more than the output
+//! grid's 2⁻¹³ up to r = 10.9, and 0.1 at the end.
 
 use super::normal::{mills, upper};
 use std::f64::consts::{LN_2, PI};
@@ -26,8 +30,8 @@ use std::f64::consts::{LN_2, PI};
 /// Claims hold for models of up to this many parameters.
 pub const MAX_PARAMETERS: u64 = 1 << 40;
 
-/// Bits of a radius: none exceeds `√(2·64·ln 2)`.
-const RADIUS_BITS: f64 = 64.0;
+/// Bits of a radius: the smallest uniform is 2⁻⁹⁶, so no radius exceeds `√(2·96·ln 2)`.
+const RADIUS_BITS: f64 = 96.0;
 
 /// The radius, and a little less, since radii are rounded to f32.
 fn radius() -> f64 {
@@ -82,11 +86,12 @@ pub(crate) fn beyond_sampled(gdp_mu: f64, pairs: f64, sampling_prob: f64, num_st
     (share * num_steps as f64 * beyond(gdp_mu, pairs)).min(1.0)
 }
 
-/// What is left of δ for normal noise that never ends: `δ·c − beyond`, with c the probability that no pair of normals leaves its disc. Not
-/// positive where nothing is left.
-pub(crate) fn delta_left(delta: f64, pairs: f64, beyond: f64) -> f64 {
+/// The part of δ that the end of the tail takes, `δ·(1 − c) + beyond`, with c the probability that no pair of normals leaves its disc. The
+/// rest is for normal noise that never ends; nothing is left where the part is no less than δ. It is not computed as a difference from
+/// δ, beside which it may have no digit.
+pub(crate) fn delta_taken(delta: f64, pairs: f64, beyond: f64) -> f64 {
     let inside = pairs * (-(-RADIUS_BITS * LN_2).exp()).ln_1p();
-    delta * inside.exp() - beyond
+    beyond - delta * inside.exp_m1()
 }
 
 #[cfg(test)]
@@ -111,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_pair_leaves_its_disc_as_often_as_counted() {
-        for shift in [0.3, 1.0, 2.0, 3.0, 5.0, 7.0, 8.5] {
+        for shift in [0.3, 1.0, 2.0, 3.0, 5.0, 7.0, 8.5, 10.5] {
             let (bound, exact) = (shift * leaves(shift), brute_force(shift));
             assert!(bound >= exact && bound < 3.0 * exact, "{shift}: {bound:e} {exact:e}");
         }
@@ -124,7 +129,7 @@ mod tests {
     /// Shifts of all shapes: k pairs shifted far, the rest evenly.
     #[test]
     fn no_shift_does_more() {
-        for mu in [1e-3, 0.1, 0.5, 1.0, 3.0, 5.0, 8.0] {
+        for mu in [1e-3, 0.1, 0.5, 1.0, 3.0, 5.0, 8.0, 10.0] {
             for pairs in [1.0, 5e5, 5e14] {
                 let most = beyond(mu, pairs);
                 let mut worst = 0.0_f64;
@@ -148,10 +153,14 @@ mod tests {
     #[test]
     fn the_ends_of_claims_are_noticed() {
         // A unit along one coordinate is told apart with certainty beyond the end: P(z > R − μ).
-        assert!(beyond(5.0, 1.0) > 4.9e-6 && beyond(0.5, 1.0) > 2.3e-19);
-        assert!(delta_left(1e-6, 1e15, beyond(5.0, 1e15)) < 0.0);
-        assert!(delta_left(1e-20, 1.0, beyond(0.5, 1.0)) < 0.0);
-        assert!(delta_left(1e-6, 1e15, beyond(1.0, 1e15)) > 0.999_9e-6);
+        assert!(beyond(5.0, 1.0) > 3.15e-11 && beyond(0.5, 1.0) > 1.277e-28);
+        let taken = |delta: f64, mu: f64, pairs: f64| delta_taken(delta, pairs, beyond(mu, pairs));
+        assert!(taken(1e-6, 7.0, 1e15) > 1e-6 && taken(1e-6, 6.0, 1e15) < 1e-7);
+        assert!(taken(1e-28, 0.5, 1.0) > 1e-28 && taken(1e-20, 1.0, 1e15) < 1e-20);
+        // Many pairs shifted by little, and the discs' missing mass, which is far below the last digit of δ.
+        let pairs = 1e3 * MAX_PARAMETERS as f64;
+        let (expected, found) = (1.537e-21 + 1e-6 * pairs * 2_f64.powi(-96), taken(1e-6, 1.0, pairs));
+        assert!((found / expected - 1.0).abs() < 0.01, "{found:e} {expected:e}");
         assert_eq!((beyond(1e9, 1.0), beyond(f64::NAN, 1.0), beyond(0.0, 1.0)), (1.0, 1.0, 0.0));
         assert!(beyond(1e-300, 1e15) > 0.0);
     }

@@ -21,10 +21,14 @@ class CorrelatedNoise:
         ...
         noise.add_noise(batch)  # after clipping and summing, before optimizer.step()
 
-    Every parameter must have a gradient of one type (float32, bfloat16 or float16), contiguous, on one device; otherwise an
+    Every parameter must have a gradient of one type (such as float32 or bfloat16), contiguous, on one device; otherwise an
     exception says which does not, and no gradient is changed. On a CUDA device the noise is enqueued on the stream that was
     current when this was made, and must be current at every step. `attribute` names where gradients are: "grad", or Opacus's
     "summed_grad". The parameters' order is fixed here; gradients may be new tensors at every step.
+
+    `threads`, `compact` and `prepare_threads` are options of the CPU. On CUDA, `rows_ahead` is the number of rows made at a time (None:
+    the engine's rule; 1: none ahead, which `compact` means too), `prepare_stream` lets `prepare` work, and `max_state_bytes` limits what
+    state and rows ahead take per parameter. The bits are the same with all of them.
     """
 
     def __init__(
@@ -36,11 +40,24 @@ class CorrelatedNoise:
         attribute: str = "grad",
         threads: int = 0,
         compact: bool = False,
+        prepare_threads: int = 0,
+        rows_ahead: int | None = None,
+        prepare_stream: bool = False,
+        max_state_bytes: int | None = None,
     ) -> None:
         self._named = named_parameters(parameters)
         self._attribute = attribute
         self._layout = Layout({name: p.numel() for name, p in self._named.items()})
-        self._place = Place(next(iter(self._named.values())).device, threads=threads, compact=compact)
+        device = next(iter(self._named.values())).device
+        self._place = Place(
+            device,
+            threads=threads,
+            compact=compact,
+            prepare_threads=prepare_threads,
+            rows_ahead=rows_ahead,
+            prepare_stream=prepare_stream,
+            max_state_bytes=max_state_bytes,
+        )
         # A program that goes on makes this first and then loads a state: until then, no step that was made before.
         self._mechanism = Mechanism(plan, key, self._layout, awaits_state=True, **self._place.options)
 
@@ -58,6 +75,13 @@ class CorrelatedNoise:
         self._place.check()
         self._mechanism.add_to(gradients, batch)
         mark_changed(gradients)
+
+    def prepare(self) -> None:
+        """Begins to make the noise of the next step in the background and returns at once; the bits are the same with and without.
+
+        To be called after `optimizer.step()`, before the next forward pass. On CUDA it does nothing without `prepare_stream`.
+        """
+        self._mechanism.prepare()
 
     @property
     def mechanism(self) -> Mechanism:

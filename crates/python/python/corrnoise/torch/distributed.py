@@ -43,6 +43,10 @@ class ReplicatedNoise(Ranks):
         folder: str | os.PathLike[str] | None = None,
         resume: Literal["new", "exact"] = "new",
         threads: int = 0,
+        prepare_threads: int = 0,
+        rows_ahead: int | None = None,
+        prepare_stream: bool = False,
+        max_state_bytes: int | None = None,
     ) -> None:
         """Begins a run, or with `folder` resumes the one that was saved there, by any number of ranks."""
         self._named = named_parameters(parameters)
@@ -62,7 +66,14 @@ class ReplicatedNoise(Ranks):
         ]
         rank = dist.get_rank(group)
         ranges = [(bounds[rank], bounds[rank + 1])] if self._pieces[rank] else []
-        place = Place(self._device, threads=threads)
+        place = Place(
+            self._device,
+            threads=threads,
+            prepare_threads=prepare_threads,
+            rows_ahead=rows_ahead,
+            prepare_stream=prepare_stream,
+            max_state_bytes=max_state_bytes,
+        )
         super().__init__(plan, key, layout, ranges, place, group=group, folder=folder, resume=resume)
 
     def add_noise(self, batch: Batch | Literal["unchecked"] | None = None) -> None:
@@ -123,6 +134,10 @@ class ShardedNoise(Ranks):
         resume: Literal["new", "exact"] = "new",
         replica: bool = False,
         threads: int = 0,
+        prepare_threads: int = 0,
+        rows_ahead: int | None = None,
+        prepare_stream: bool = False,
+        max_state_bytes: int | None = None,
     ) -> None:
         """Begins a run on a module after `fully_shard`, or on pieces.
 
@@ -137,7 +152,14 @@ class ShardedNoise(Ranks):
         starts = {name: start for name, start, _ in layout.tensors}
         ranges = [(starts[name] + low, starts[name] + high) for name, low, high in held]
         device = next((local(p).device for p in self._held.values()), torch.device("cpu"))
-        place = Place(device, threads=threads)
+        place = Place(
+            device,
+            threads=threads,
+            prepare_threads=prepare_threads,
+            rows_ahead=rows_ahead,
+            prepare_stream=prepare_stream,
+            max_state_bytes=max_state_bytes,
+        )
         super().__init__(plan, key, layout, ranges, place, group=group, folder=folder, resume=resume, saves=first, replica=replica)
 
     def add_noise(self, batch: Batch | Literal["unchecked"] | None = None) -> None:

@@ -48,15 +48,18 @@ def mark_changed(gradients: list[torch.Tensor]) -> None:
 
 
 class Place:
-    """The device on which noise is made: the CPU, or a CUDA device in the order of the stream that is current when this is made."""
+    """The device on which noise is made: the CPU, or a CUDA device in the order of the stream that is current when this is made.
 
-    def __init__(self, device: torch.device, *, threads: int = 0, compact: bool = False) -> None:
+    The options are keywords of `Mechanism`, which refuses those that the device does not have.
+    """
+
+    def __init__(self, device: torch.device, **options: Any) -> None:
         self._device = device
         self._stream = self._current_stream()
         # Keywords of a mechanism.
-        self.options: dict[str, Any] = {"threads": threads, "compact": compact}
+        self.options: dict[str, Any] = options
         if device.type == "cuda":
-            self.options = {"device": f"cuda:{device.index}", "stream": self._stream}
+            self.options |= {"device": f"cuda:{device.index}", "stream": self._stream}
 
     def _current_stream(self) -> int:
         """The address of the stream that PyTorch uses on the device; 0 on the CPU."""

@@ -84,6 +84,14 @@ class Ranks:
         """Adds the next step's noise to this rank's gradients."""
         self._mechanism.add_to([torch.zeros(1)] if self._idle else gradients, batch)
 
+    def prepare(self) -> None:
+        """Begins to make this rank's noise of the next step in the background and returns at once; the bits are the same with and without.
+
+        To be called after `optimizer.step()`, before the next forward pass, by any of the ranks: nothing is sent. On CUDA it does nothing
+        without `prepare_stream`.
+        """
+        self._mechanism.prepare()
+
     @property
     def next_step(self) -> int:
         """The step that the next call makes."""

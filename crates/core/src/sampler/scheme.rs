@@ -1,11 +1,23 @@
 //! Sampling schemes: how a run chooses who takes part in a step. The privacy claim rests on the scheme, so it belongs to the plan.
+//!
+//! A scheme is here as a whole: [`Sampling`] has its parameters, their checks and the mean size of its batches, and [`Drawn`] has the
+//! batches themselves.
 
+use super::bernoulli::Coin;
+use super::parts::Parts;
+use crate::chacha::ChaCha;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// The scheme by which batches are chosen.
+///
+/// # Cost
+/// `Poisson`: `dataset_size / 64` groups per step, about 1.25 ChaCha blocks each; `BlockPoisson`: the same over `num_blocks`.
+/// (Skipping from one chosen unit to the next would cost less, but takes logarithms, whose last bits differ between machines.)
+/// `Cyclic` and `BallsInBins` copy the batch. All of these but `Poisson` draw their parts once, in [`Sampler::new`](crate::Sampler::new), and
+/// keep 4 bytes per unit (8 beyond 2^32 units) and 8 per part.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "kind", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum Sampling {
     /// Every unit joins every batch with the same probability, independently.
     Poisson {
@@ -39,6 +51,7 @@ pub enum Sampling {
         num_bins: u64,
     },
     /// Participants come by themselves; a guard admits each at most `max_participations` times, at least `min_sep` steps apart.
+    #[serde(rename = "minsep")]
     MinSep {
         /// The separation, at least 1: a participant of step `t` is admitted again at step `t + min_sep`.
         min_sep: u64,
@@ -55,6 +68,29 @@ impl Sampling {
             | Sampling::BlockPoisson { dataset_size, .. }
             | Sampling::Cyclic { dataset_size, .. }
             | Sampling::BallsInBins { dataset_size, .. } => Some(dataset_size),
+            Sampling::MinSep { .. } => None,
+        }
+    }
+
+    /// The mean number of units in a batch, by which a sum over a batch is divided; none where participants come by themselves.
+    pub fn expected_batch_size(&self) -> Option<f64> {
+        let (parts, prob) = self.parts_and_prob()?;
+        Some(self.dataset_size()? as f64 / parts as f64 * prob)
+    }
+
+    /// The mean fraction of the dataset that is in a batch; none where participants come by themselves.
+    pub fn mean_rate(&self) -> Option<f64> {
+        self.parts_and_prob().map(|(parts, prob)| prob / parts as f64)
+    }
+
+    /// The number of parts of the dataset that take turns, and the probability of joining within the part.
+    fn parts_and_prob(&self) -> Option<(u64, f64)> {
+        match *self {
+            Sampling::Poisson { sampling_prob, .. } => Some((1, sampling_prob)),
+            Sampling::BlockPoisson { num_blocks, sampling_prob, .. } => Some((num_blocks, sampling_prob)),
+            Sampling::Cyclic { num_batches: parts, .. } | Sampling::BallsInBins { num_bins: parts, .. } => {
+                Some((parts, 1.0))
+            }
             Sampling::MinSep { .. } => None,
         }
     }
@@ -82,6 +118,55 @@ impl Sampling {
             Sampling::MinSep { min_sep, max_participations } => {
                 check_parts("minimum separation", min_sep, u64::MAX)?;
                 check_parts("max participations", max_participations, u64::MAX)
+            }
+        }
+    }
+}
+
+/// A [`Sampling`] together with the parts that were drawn for it: what batches come from.
+pub(super) enum Drawn {
+    Poisson { dataset_size: u64, coin: Coin },
+    BlockPoisson { parts: Parts, coin: Coin },
+    Turns(Parts),
+}
+
+impl Drawn {
+    /// Draws the parts, which stay the same for the whole run.
+    pub(super) fn new(sampling: Sampling, cipher: &ChaCha) -> Result<Drawn> {
+        Ok(match sampling {
+            Sampling::Poisson { dataset_size, sampling_prob } => {
+                Drawn::Poisson { dataset_size, coin: Coin::new(sampling_prob) }
+            }
+            Sampling::BlockPoisson { dataset_size, num_blocks, sampling_prob } => Drawn::BlockPoisson {
+                parts: Parts::shuffled(cipher, dataset_size, num_blocks)?,
+                coin: Coin::new(sampling_prob),
+            },
+            Sampling::Cyclic { dataset_size, num_batches } => {
+                Drawn::Turns(Parts::shuffled(cipher, dataset_size, num_batches)?)
+            }
+            Sampling::BallsInBins { dataset_size, num_bins } => {
+                Drawn::Turns(Parts::binned(cipher, dataset_size, num_bins)?)
+            }
+            Sampling::MinSep { .. } => {
+                let reason = "under min_sep participants come by themselves: use Guard, which admits them";
+                return Err(Error::Plan(reason.into()));
+            }
+        })
+    }
+
+    /// Appends the units of a step.
+    pub(super) fn batch(&self, cipher: &ChaCha, step: u64, indices: &mut Vec<u64>) {
+        match self {
+            Drawn::Poisson { dataset_size, coin } => {
+                coin.flip(cipher, step, *dataset_size, |unit| indices.push(unit));
+            }
+            Drawn::BlockPoisson { parts, coin } => {
+                let part = parts.at(step);
+                coin.flip(cipher, step, part.len(), |place| indices.push(part.unit(place)));
+            }
+            Drawn::Turns(parts) => {
+                let part = parts.at(step);
+                indices.extend((0..part.len()).map(|place| part.unit(place)));
             }
         }
     }

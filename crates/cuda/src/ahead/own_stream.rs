@@ -1,0 +1,78 @@
+//! The stream on which rows are prepared, and its order with the caller's stream.
+//!
+//! `make` runs here, `add` on the caller's stream, and both touch the rows; two events stand between them. A captured graph has two of its
+//! own: an event that was recorded in a capture means nothing outside of it.
+
+use crate::device::device_error;
+use crate::side_stream::{Priority, SideStream};
+use corrnoise_core::Result;
+use cudarc::driver::{CudaEvent, CudaStream};
+
+/// A stream that waits for nobody by itself, and that the device serves last.
+pub(crate) struct OwnStream {
+    pub(crate) stream: SideStream,
+    /// Recorded on the caller's stream behind the last use of the rows.
+    used: CudaEvent,
+    /// Recorded here behind the rows of the next step.
+    ready: CudaEvent,
+    /// The same two within a capture.
+    fork: CudaEvent,
+    join: CudaEvent,
+}
+
+impl OwnStream {
+    /// Opens a stream of the lowest priority beside `stream`, whose context is current.
+    pub(crate) fn beside(stream: &CudaStream) -> Result<OwnStream> {
+        let context = stream.context();
+        let event = || context.new_event(None).map_err(device_error("make an event"));
+        let (used, ready, fork, join) = (event()?, event()?, event()?, event()?);
+        Ok(OwnStream { stream: SideStream::beside(stream, Priority::Lowest)?, used, ready, fork, join })
+    }
+
+    /// Lets this stream wait until the caller's no longer uses the rows.
+    pub(crate) fn wait_until_used(&self) -> Result<()> {
+        self.stream.wait(&self.used).map_err(device_error("wait for an event"))
+    }
+
+    /// Marks the end of the caller's use of the rows.
+    pub(crate) fn mark_used(&self, caller: &CudaStream) -> Result<()> {
+        self.used.record(caller).map_err(device_error("record an event"))
+    }
+
+    /// Marks that the rows are made.
+    pub(crate) fn mark_ready(&self) -> Result<()> {
+        self.ready.record(&self.stream).map_err(device_error("record an event"))
+    }
+
+    /// Lets the caller's stream wait for the rows.
+    pub(crate) fn wait_until_ready(&self, caller: &CudaStream) -> Result<()> {
+        caller.wait(&self.ready).map_err(device_error("wait for an event"))
+    }
+
+    /// Branches off from the caller's stream here and now; in a capture this stream becomes part of it.
+    pub(crate) fn fork_from(&self, caller: &CudaStream) -> Result<()> {
+        self.fork.record(caller).map_err(device_error("record an event"))?;
+        self.stream.wait(&self.fork).map_err(device_error("wait for an event"))
+    }
+
+    /// Marks the end of the branch.
+    pub(crate) fn end_branch(&self) -> Result<()> {
+        self.join.record(&self.stream).map_err(device_error("record an event"))
+    }
+
+    /// Lets the caller's stream wait for the branch.
+    pub(crate) fn join_to(&self, caller: &CudaStream) -> Result<()> {
+        caller.wait(&self.join).map_err(device_error("wait for an event"))
+    }
+
+    /// Waits on the host for all that runs here.
+    pub(crate) fn settle(&self) -> Result<()> {
+        self.stream.synchronize().map_err(device_error("wait for the stream that prepares rows"))
+    }
+
+    /// Puts all that runs here before what `caller` is given next. On failure the context is gone.
+    pub(crate) fn end_before(&self, caller: &CudaStream) {
+        let _ = self.mark_ready();
+        let _ = self.wait_until_ready(caller);
+    }
+}

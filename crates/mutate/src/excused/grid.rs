@@ -1,0 +1,132 @@
+//! Classes of equivalent mutants in the sum on the output grid, and in tails of two words.
+
+use super::Change;
+use crate::operators::Operator;
+use crate::ptx::Instruction;
+
+impl Change<'_> {
+    /// The instructions that read a register.
+    pub(super) fn readers<'a>(&'a self, register: &'a str) -> impl Iterator<Item = &'a Instruction> {
+        let reads = move |other: &&Instruction| other.operands.iter().skip(1).any(|o| o == register);
+        self.kernel.instructions.iter().filter(reads)
+    }
+
+    /// Whether one of the sources is written by an instruction with a property.
+    fn has_source(&self, is: impl Fn(&Instruction) -> bool) -> bool {
+        self.old.operands.iter().skip(1).filter_map(|source| self.definition(source)).any(is)
+    }
+}
+
+fn is_nearest(instruction: &Instruction) -> bool {
+    instruction.opcode == "cvt.rni.f32.f32"
+}
+
+/// Operations on the grid whose results f32 represents: products with powers of two, and sums of integers or of multiples of 2⁻²².
+pub(super) fn exact(change: &Change<'_>) -> bool {
+    let is_power = |mov: &Instruction| {
+        let bits = change.definition(&mov.operands[1]);
+        // The power of two of a value, or the factor of a tail.
+        let power = |from: &Instruction| match from.opcode.as_str() {
+            "and.b32" => from.operands[2] == "2139095040",
+            "selp.b32" => from.operands[1] == "260046848",
+            _ => false,
+        };
+        mov.opcode == "mov.b32" && bits.is_some_and(power)
+    };
+    let of_nearest = |neg: &Instruction| {
+        neg.opcode == "neg.f32" && change.definition(&neg.operands[1]).is_some_and(is_nearest)
+    };
+    let is_carry = |selp: &Instruction| selp.opcode == "selp.f32" && selp.operands[1] == "0f40000000";
+    let is_sum = |add: &Instruction| {
+        let first = || change.definition(&add.operands[1]);
+        add.opcode == "add.rn.f32" && first().is_some_and(is_nearest)
+    };
+    change.operator == Operator::Rounding
+        && match change.old.opcode.as_str() {
+            "add.rn.f32" => {
+                change.has_constant(&["0fCB400003", "0f40600000", "0f40200000"])
+                    || change.has_source(of_nearest)
+                    || change.has_source(is_carry)
+            }
+            "mul.rn.f32" => {
+                change.has_constant(&["0f24000000"])
+                    || change.has_source(is_power)
+                    // The gradient in units, and the sum in units.
+                    || change.readers(&change.old.operands[0]).any(is_nearest)
+                    || change.has_source(is_sum)
+            }
+            _ => false,
+        }
+}
+
+/// The noise in units plus 1.5·2²³.
+pub(super) fn near_integer(change: &Change<'_>) -> bool {
+    change.old.opcode == "fma.rn.f32"
+        && change.operator == Operator::Rounding
+        && change.has_constant(&["0f4B400000"])
+}
+
+/// The sum of integers that is rounded beyond 2²⁴ units, and a dither word as a float, in kernels for 16-bit gradients.
+pub(super) fn of_sixteen_bits(change: &Change<'_>) -> bool {
+    let result = &change.old.operands[0];
+    let is_of_dither = |mul: &Instruction| {
+        let source = |register: &String| {
+            change.kernel.instructions.iter().find(|d| d.operands.first() == Some(register))
+        };
+        let power = |mov: &Instruction| source(&mov.operands[1]).is_some_and(|and| and.opcode == "and.b32");
+        let is_power =
+            |register: &String| source(register).is_some_and(|d| d.opcode == "mov.b32" && power(d));
+        mul.opcode == "mul.rn.f32" && mul.operands.iter().skip(1).any(is_power)
+    };
+    change.operator == Operator::Rounding
+        && change.kernel.element() != "f32"
+        && match change.old.opcode.as_str() {
+            "add.rn.f32" => change.has_source(is_nearest),
+            "cvt.rn.f32.s32" => change.readers(result).any(is_of_dither),
+            _ => false,
+        }
+}
+
+/// The choice between one and two more words for a radius word of 0, and the second of them.
+pub(super) fn second_tail_word(change: &Change<'_>) -> bool {
+    let old = change.old;
+    let result = old.operands.first().map_or("", String::as_str);
+    let is_low = |selp: &Instruction| {
+        let low = |or: &Instruction| or.opcode == "or.b32" && or.operands[2] == "1";
+        selp.opcode == "selp.b32" && change.readers(&selp.operands[0]).any(low)
+    };
+    match old.opcode.as_str() {
+        "setp.eq.s32" => {
+            let chooses = |selp: &Instruction| selp.opcode == "selp.b32" && selp.operands[1] == "260046848";
+            change.readers(result).any(chooses)
+        }
+        "selp.b32" => {
+            let others_kept = |new: &Instruction| {
+                new.opcode == old.opcode
+                    && (&new.operands[0], &new.operands[2..]) == (&old.operands[0], &old.operands[2..])
+            };
+            is_low(old) && change.new.as_ref().is_some_and(others_kept)
+        }
+        "add.s32" => {
+            let second = |selp: &Instruction| is_low(selp) && selp.operands[1] == result;
+            change.readers(result).count() > 0 && change.readers(result).all(second)
+        }
+        _ => false,
+    }
+}
+
+/// The value of a coordinate that does not exist, before the guarded load that would overwrite it.
+pub(super) fn no_coordinate(change: &Change<'_>) -> bool {
+    let zero = change.is("mov.u16", &[(1, "0")]) || change.is("mov.f32", &[(1, "0f00000000")]);
+    let loads = |load: &Instruction| {
+        ["ld.global.u16", "ld.global.f32"].contains(&load.opcode.as_str())
+            && load.operands.first() == change.old.operands.first()
+    };
+    zero && [Operator::Immediate, Operator::Drop].contains(&change.operator)
+        && change.kernel.instructions.iter().any(loads)
+}
+
+/// The test whether there is a grid.
+pub(super) fn no_grid(change: &Change<'_>) -> bool {
+    change.is("setp.eq.f32", &[(2, "0f00000000")]) && change.new_opcode() == "setp.le.f32"
+}
