@@ -194,15 +194,16 @@ mod tests {
         close(of(a100, 1, false).critical, 72.0 / 1.555e12);
         // To make rows takes 11.5 bytes, and on an H100 longer for its instructions.
         close(of(a100, 8, false).total, 11.5 / 1.555e12 + 12.0 / 1.555e12);
-        close(of(h100, 8, true).total, 4.3e-12 + 12.0 / 3.35e12);
+        close(of(h100, 8, true).total, 1e-12 * H100.ring16_ps + 12.0 / 3.35e12);
+        assert!(1e-12 * H100.ring16_ps > 11.5 / 3.35e12);
         close(of(h100, 8, true).critical, 12.0 / 3.35e12);
         // A regenerated sum of 4 rows makes 11 rows for 8 steps; without turns it makes 32.
         let sum = Form::regenerate(&[1.0, 0.5, 0.2, 0.1]).unwrap();
         let execution = Execution { gradient: Dtype::F32, rows_ahead: 8, prepared: true };
         let scale = 132.0 * 1.75 / (148.0 * 1.85);
         let seconds = b200.seconds_per_param(&sum, 4, Kind::Regenerate, execution);
-        close(seconds.total, 1e-12 * 12.2 / 4.0 * 11.0 / 8.0 * scale + 12.0 / 8e12);
+        close(seconds.total, 1e-12 * H100.regenerate4_ps / 4.0 * 11.0 / 8.0 * scale + 12.0 / 8e12);
         let fused = b200.seconds_per_param(&sum, 4, Kind::Regenerate, Execution::fused(Dtype::F32));
-        close(fused.critical, 12.2e-12 * scale);
+        close(fused.critical, 1e-12 * H100.regenerate4_ps * scale);
     }
 }
