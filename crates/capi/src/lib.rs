@@ -12,10 +12,10 @@
 // One contract holds for every entry; the text above and the header's first lines are it.
 #![allow(clippy::missing_safety_doc)]
 
+mod add_to;
 mod argument;
 #[cfg(feature = "cuda")]
 mod cuda;
-mod gradients;
 mod key;
 mod mechanism;
 mod plan;

@@ -12,19 +12,6 @@ use crate::row::Row;
 /// The exponents of grids that f32 arithmetic can work with: gradients up to 2³² divided by Γ are in its range.
 pub const EXPONENTS: std::ops::RangeInclusive<i32> = -96..=96;
 
-/// A plan's grid is at most this many powers of two finer than the smallest row's scale,
-const FINEST: i32 = 12;
-
-/// and at least this many.
-const COARSEST: i32 = 2;
-
-/// A new plan's grid is at least this many finer, unless a larger row needs it coarser.
-const FINER_IF_NEW: i32 = 6;
-
-/// And a grid is at most this many powers of two finer than the largest row's standard deviation: a value of 64 standard deviations is then
-/// below 2²² units, where f32 can still tell quarters of a unit apart.
-const FINER_THAN_LARGEST: i32 = 15;
-
 /// 1.5·2²³: an f32 next to it is an integer, so adding it rounds to the nearest one.
 pub(crate) const TO_INTEGER: f32 = 12_582_912.0;
 
@@ -36,31 +23,6 @@ const LAST_PLACE_OF_WORD: f32 = f32::from_bits((127 - 55) << 23);
 
 /// The sign-free exponent field of an f32: as a float, the value's power of two.
 pub(crate) const POWER_OF_TWO: u32 = 0x7f80_0000;
-
-/// The exponents of grids for rows whose smallest scale is this.
-pub(crate) fn exponents(smallest: f64) -> std::ops::RangeInclusive<i32> {
-    floor_log2(smallest) - FINEST..=floor_log2(smallest) - COARSEST
-}
-
-/// The exponent that a new plan of so many steps prefers.
-///
-/// A finer grid shows more of the normals' digits, and a coarser one adds more by its rounding: Γ²/12 to the variance of a release, and n·Γ²/12 to
-/// that of a prefix sum over n steps. Correlated noise leaves in a prefix sum hardly more than one row's own variance a². With the exponent
-/// ⌊log₂ a⌋ − b, Γ is more than 2^−(b+1)·a and at most 2^−b·a; so 4^b ≥ 17·n makes n·Γ²/12 at most a²/204. The least such b is taken.
-pub(crate) fn preferred_exponent(num_steps: u64, smallest: f64) -> i32 {
-    let suffices = |finer: &i32| 1 << (2 * finer) >= 17 * u128::from(num_steps);
-    floor_log2(smallest) - (FINER_IF_NEW..FINEST).find(suffices).unwrap_or(FINEST)
-}
-
-/// The least exponent that suits rows of this standard deviation.
-pub(crate) fn least_exponent(largest: f64) -> i32 {
-    floor_log2(largest) - FINER_THAN_LARGEST
-}
-
-/// ⌊log₂ x⌋ of a positive normal number: its exponent field.
-fn floor_log2(x: f64) -> i32 {
-    (x.to_bits() >> 52) as i32 - 1023
-}
 
 /// The numbers with which a step's noise is added to a gradient.
 #[derive(Clone, Copy, Debug, PartialEq)]

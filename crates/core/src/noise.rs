@@ -3,9 +3,12 @@
 //! This file and the two it calls ([`crate::chacha`], [`crate::gauss`]) are the reference that every engine is compared
 //! with, bit for bit. `docs/noise-spec.md` says the same in words.
 
+mod tails;
+
 use crate::chacha::ChaCha;
 use crate::gauss;
 use crate::row::Row;
+pub(crate) use tails::extend_tails;
 
 /// Coordinates per tile: 32 blocks of 16 words.
 pub const TILE: usize = 512;
@@ -34,11 +37,9 @@ pub fn normal(cipher: &ChaCha, row: Row, coord: u64) -> f32 {
 /// Normals `2·pair` and `2·pair + 1` of a block whose words are already computed.
 fn block_normals(cipher: &ChaCha, row: Row, block: u64, words: &[u32; 16], pair: usize) -> (f32, f32) {
     let (radius_word, angle_word) = (words[2 * pair], words[2 * pair + 1]);
-    let radius = if radius_word < gauss::TAIL_LIMIT {
-        let tail = cipher.block(row.tail_stream(), block);
-        gauss::tail_radius(radius_word, tail[2 * pair], tail[2 * pair + 1])
-    } else {
-        gauss::radius(radius_word)
+    let radius = match tails::is_tail(radius_word) {
+        true => tails::radius(cipher, row, block, radius_word, pair),
+        false => gauss::radius(radius_word),
     };
     gauss::normals(radius, angle_word)
 }
@@ -58,18 +59,6 @@ pub fn tile(cipher: &ChaCha, row: Row, tile: u64, out: &mut [f32; TILE]) {
             let at = place(lane, pair);
             (out[at], out[at + 1]) = (first, second);
         }
-    }
-}
-
-/// Replaces the normals of one block (`lane` of a tile) whose radius word is small by those of the extended word.
-///
-/// Engines that sample many words at once ignore the rare extension (one radius word in 65,536) and repair it here.
-pub(crate) fn extend_tails(cipher: &ChaCha, row: Row, tile: u64, lane: usize, out: &mut [f32; TILE]) {
-    let block = BLOCKS_PER_TILE * tile + lane as u64;
-    let words = cipher.block(row.stream(), block);
-    for pair in (0..8).filter(|pair| words[2 * pair] < gauss::TAIL_LIMIT) {
-        let at = place(lane, pair);
-        (out[at], out[at + 1]) = block_normals(cipher, row, block, &words, pair);
     }
 }
 

@@ -3,7 +3,8 @@
 //! A plan holds no secret. Its fingerprint covers every number that shapes the noise; keys and checkpoints are bound to it. The
 //! fingerprint detects damage and names the plan, but is no signature: anyone can compute it. Whether a claim holds, the planner checks.
 
-mod stated;
+mod check_certificate;
+mod grid_exponent;
 #[cfg(test)]
 mod tests;
 
@@ -11,12 +12,11 @@ use crate::chacha::Rounds;
 use crate::error::{Error, Result};
 use crate::file::{Access, write_atomically};
 use crate::form::Form;
-use crate::grid::{self, Grid};
+use crate::grid::Grid;
 use crate::row::Row;
 use crate::sampler::Sampling;
 use serde::{Deserialize, Serialize};
 use std::io::Read;
-use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// The version of the plan's file format.
@@ -108,7 +108,7 @@ impl Plan {
             stddev,
             grid_exponent: form
                 .check_steps(num_steps)
-                .and_then(|()| grid_exponents(num_steps, &form, stddev))
+                .and_then(|()| grid_exponent::choose(num_steps, &form, stddev))
                 .map(|(preferred, _)| preferred)?,
             form,
             sampling: None,
@@ -125,7 +125,7 @@ impl Plan {
     /// The same plan on the finest output grid that its noise allows: comparisons of engines want every digit of the noise to show, which
     /// releases do not.
     pub fn with_finest_grid(self) -> Result<Plan> {
-        let (_, exponents) = grid_exponents(self.body.steps, &self.body.form, self.body.stddev)?;
+        let (_, exponents) = grid_exponent::choose(self.body.steps, &self.body.form, self.body.stddev)?;
         Body { grid_exponent: *exponents.start(), ..self.body }.seal()
     }
 
@@ -189,7 +189,7 @@ impl Plan {
         }
         // After the fingerprint, which tells an edited file by its cause.
         let Body { steps, ref form, stddev, grid_exponent: stated, .. } = plan.body;
-        let (_, exponents) = grid_exponents(steps, form, stddev)?;
+        let (_, exponents) = grid_exponent::choose(steps, form, stddev)?;
         if !exponents.contains(&stated) {
             let (finest, coarsest) = exponents.into_inner();
             let expected = format!("{finest} to {coarsest}, which the noise's scale asks for");
@@ -266,7 +266,7 @@ impl Plan {
     pub fn largest_noise(&self) -> f64 {
         let Body { steps, form, stddev, grid_exponent, .. } = &self.body;
         // A plan was checked when it was sealed.
-        let largest = scales(*steps, form, *stddev).map_or(f64::NAN, |(_, largest)| largest);
+        let largest = grid_exponent::scales(*steps, form, *stddev).map_or(f64::NAN, |(_, largest)| largest);
         largest * 2.0_f64.powi(-grid_exponent)
     }
 
@@ -297,45 +297,6 @@ fn scale(form: &Form, stddev: f64, step: u64) -> f32 {
     (stddev * form.output_scale(step)) as f32
 }
 
-/// The scales of the noise: the smallest of a row, and about the largest standard deviation. Refuses a scale that overflows, vanishes or
-/// loses digits: it would void the claim.
-fn scales(num_steps: u64, form: &Form, stddev: f64) -> Result<(f64, f64)> {
-    let (mut smallest, mut largest) = (f64::INFINITY, 0.0_f64);
-    for step in 0..form.num_output_scales().min(num_steps) {
-        let scale = scale(form, stddev, step).abs();
-        if !scale.is_finite() || scale < f32::MIN_POSITIVE {
-            return Err(Error::parameter(
-                format!("stddev times output scale {step}"),
-                stddev * form.output_scale(step),
-                "within the range of normal f32 numbers",
-            ));
-        }
-        (smallest, largest) = (smallest.min(scale.into()), largest.max(scale.into()));
-    }
-    Ok((smallest * form.smallest_row(), largest * form.largest_row(num_steps)))
-}
-
-/// The exponent of the output grid that a plan is made with, and all that suit these rows of noise.
-fn grid_exponents(num_steps: u64, form: &Form, stddev: f64) -> Result<(i32, RangeInclusive<i32>)> {
-    let (smallest, largest) = scales(num_steps, form, stddev)?;
-    let exponents = grid::exponents(smallest);
-    let exponent = grid::least_exponent(largest).max(*exponents.start());
-    if !largest.is_finite() || exponent > *exponents.end() {
-        return Err(Error::parameter(
-            "noise",
-            format!("{largest:.3e} at its largest and {smallest:.3e} at its smallest"),
-            "rows that differ by less than a factor of 8192",
-        ));
-    }
-    if !grid::EXPONENTS.contains(&exponent) {
-        let expected = "noise whose 4096th part is between 2^-96 and 2^96";
-        return Err(Error::parameter("stddev", stddev, expected));
-    }
-    let coarsest = *exponents.end().min(grid::EXPONENTS.end());
-    let preferred = grid::preferred_exponent(num_steps, smallest).clamp(exponent, coarsest);
-    Ok((preferred, exponent..=coarsest))
-}
-
 impl Body {
     fn seal(self) -> Result<Plan> {
         if self.noise_spec != NOISE_SPEC_VERSION {
@@ -344,7 +305,7 @@ impl Body {
         check_steps(self.steps)?;
         check_stddev(self.stddev)?;
         if let Some(certificate) = &self.certificate {
-            stated::check(self.stddev, certificate)?;
+            check_certificate::check(self.stddev, certificate)?;
         }
         self.form.check_steps(self.steps)?;
         self.sampling.map_or(Ok(()), |sampling| sampling.check())?;

@@ -295,7 +295,7 @@ impl Backend for Cuda {
     }
 
     fn prepare(&mut self, step: &Step<'_>) -> Result<()> {
-        if self.made || self.owned.own_stream().is_none() {
+        if self.made || self.owned.prepare_stream().is_none() {
             return Ok(());
         }
         let _kept = KeepCurrent::new();
@@ -303,7 +303,7 @@ impl Backend for Cuda {
     }
 
     fn prepare_counted(&mut self) -> Result<()> {
-        if self.branched || self.owned.own_stream().is_none() {
+        if self.branched || self.owned.prepare_stream().is_none() {
             return Ok(());
         }
         let _kept = KeepCurrent::new();

@@ -1,6 +1,6 @@
 //! The device memory of a backend, and how it ends: keys, lists and words of a dither are cleared, a schedule is ended, and nothing of it becomes part of a graph.
 
-use crate::ahead::{Ahead, OwnStream};
+use crate::ahead::{Ahead, PrepareStream};
 use crate::device::device_error;
 use crate::memory::Memory;
 use crate::module::Kernels;
@@ -85,13 +85,13 @@ impl Owned {
     }
 
     /// The stream that rows are prepared on, if there is one.
-    pub(crate) fn own_stream(&self) -> Option<&OwnStream> {
+    pub(crate) fn prepare_stream(&self) -> Option<&PrepareStream> {
         self.ahead.as_ref().and_then(|ahead| ahead.own.as_ref())
     }
 
     /// Waits on the host for rows that are being prepared.
     pub(crate) fn settle(&self) -> Result<()> {
-        self.own_stream().map_or(Ok(()), OwnStream::settle)
+        self.prepare_stream().map_or(Ok(()), PrepareStream::settle)
     }
 
     /// Ends the schedule, if there is one, and waits. Returns how many steps the device was asked to run, and how many of them it ran.

@@ -2,9 +2,9 @@
 
 mod sample;
 
+use super::assignment::Piece;
 use super::kernels::{self, Job, Simd, Tile};
 use super::lanes::{Lanes, Stored};
-use super::pieces::Piece;
 use super::prefetch::Ahead;
 use crate::chacha::ChaCha;
 use crate::grid::{Grid, OFFSET, POWER_OF_TWO, TO_INTEGER};

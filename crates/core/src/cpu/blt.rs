@@ -1,8 +1,8 @@
 //! The BLT kernel: a few buffers per coordinate, each updated in place. Device twin: `kernels/blt.cu`.
 
+use super::assignment::Piece;
 use super::kernels::{Fold, Job, Phase, Simd, Span, Tile, add, spans};
 use super::lanes::{Lanes, Stored};
-use super::pieces::Piece;
 use super::prefetch::Streams;
 use crate::row::Row;
 

@@ -5,8 +5,8 @@
 //! `docs/noise-spec.md`. Memory traffic per coordinate: gradient read and written, each state row read once and (BLT: all,
 //! ring: one) written once; the normals themselves never leave L1.
 
+use super::assignment::Piece;
 use super::lanes::{Lanes, Stored};
-use super::pieces::Piece;
 use super::prefetch::Ahead;
 use super::ring::{self, RingJob};
 use super::{blt, regenerate};

@@ -1,17 +1,17 @@
 //! The CPU engine: fused passes over tiles, on any number of threads, with bits that depend on neither.
 
+mod assignment;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 mod blt;
 mod kernels;
 mod lanes;
-mod parts;
-mod pieces;
 mod pool;
 mod prefetch;
 mod prepare;
 mod regenerate;
 mod ring;
+mod row_parts;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -28,13 +28,13 @@ use crate::layout::Shard;
 use crate::plan::Plan;
 use crate::row::{Family, Row};
 use crate::with_element;
+use assignment::{PIECE, Target, run_pieces};
 use kernels::{Fold, Job, Output, Phase};
 pub(crate) use lanes::Stored;
-pub use parts::{RowPart, RowSink, row_parts};
-use pieces::{PIECE, Target, run_pieces};
 use pool::{Panicked, Pool};
 use prepare::{Lent, Prepared};
 use ring::RingJob;
+pub use row_parts::{RowPart, RowSink, row_parts};
 use state::State;
 use std::sync::Arc;
 
@@ -350,7 +350,7 @@ impl Backend for Cpu {
     fn prepare(&mut self, step: &Step<'_>) -> Result<()> {
         let is_made = self.prepared.as_ref().is_some_and(|prepared| prepared.step() == Some(step.number));
         // A step of some microseconds is over sooner than a thread wakes up.
-        if is_made || pieces::is_small(&step.kernel, &self.shard) { Ok(()) } else { self.start(step) }
+        if is_made || assignment::is_small(&step.kernel, &self.shard) { Ok(()) } else { self.start(step) }
     }
 
     fn read_state(&self, slot: usize, first: u64, bytes: &mut [u8]) -> Result<()> {

@@ -10,8 +10,8 @@
 //!
 //! The staged row is noise that nobody has released, as secret as the key: it is in no file, and it is cleared when it is given up.
 
+use super::assignment::{self, PIECE};
 use super::kernels::{Fold, Job, Output, Phase};
-use super::pieces::{self, PIECE};
 use super::pool::{Panicked, Pool, Task};
 use super::ring::{MAX_ROWS_AHEAD, RingJob};
 use super::state::State;
@@ -223,7 +223,7 @@ impl Prepared {
         work.ciphers = lent.ciphers;
         work.staged = self.staged.values_mut().as_mut_ptr();
         work.state = lent.state.values_mut().as_mut_ptr();
-        work.pieces = pieces::count(&work.shard);
+        work.pieces = assignment::count(&work.shard);
         *work.next.get_mut() = 0;
         self.fold = Fold::Nothing;
         self.fresh = matches!(step.kernel, StepKernel::Blt { fresh: true, .. });
@@ -297,7 +297,7 @@ impl Work {
         };
         // SAFETY: the backend lent its state, and the staged row is this value's own; the counter gives every piece to one thread.
         unsafe {
-            pieces::make_pieces(self.vector, &job, &self.shard, self.staged, self.state, &self.next);
+            assignment::make_pieces(self.vector, &job, &self.shard, self.staged, self.state, &self.next);
         }
     }
 }

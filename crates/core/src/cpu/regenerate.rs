@@ -1,8 +1,8 @@
 //! The kernel without state: every row that a step needs is made again. Device twin: `kernels/regenerate.cu`.
 
+use super::assignment::Piece;
 use super::kernels::{Job, Phase, Simd, Span, Tile, add, add_plain, spans};
 use super::lanes::Stored;
-use super::pieces::Piece;
 use crate::noise::TILE;
 use crate::row::Row;
 use std::mem::MaybeUninit;

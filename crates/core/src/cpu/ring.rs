@@ -11,9 +11,9 @@
 
 pub(super) mod rows;
 
+use super::assignment::Piece;
 use super::kernels::{Job, Phase, Simd, Span, Tile, add, spans};
 use super::lanes::Stored;
-use super::pieces::Piece;
 use super::prefetch::{Runs, Streams};
 use crate::noise::TILE;
 use crate::row::Row;

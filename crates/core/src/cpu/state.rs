@@ -3,7 +3,7 @@
 //! A chunk's state is one slice, so threads that own different coordinates own different slices; a BLT uses chunks as long
 //! as a piece of work (long runs of each buffer), a ring tiles or strips (all rows of a coordinate close together).
 
-use super::pieces::PIECE;
+use super::assignment::PIECE;
 use super::prefetch::LINE;
 use super::ring::rows::{STRIP, place};
 use crate::error::{Error, Result};

@@ -1,8 +1,7 @@
 //! Instructions that touch memory, lane by lane.
 
-use super::shared::Shared;
 use super::{Fault, Machine};
-use crate::memory::{self, Space, Touch, lanes};
+use crate::memory::{self, Shared, Space, Touch, lanes};
 use crate::ptx::{Access, Code, Inst, NONE, PARAM_BASE, SHARED_WINDOW};
 use crate::status::{Failure, Status};
 

@@ -13,20 +13,18 @@ mod lanes;
 mod memory;
 mod rare;
 mod scalar;
-mod shared;
 mod toward_zero;
 mod warp;
 
 use std::sync::Arc;
 
-use crate::memory::{Accessor, Memory};
+use crate::memory::{Accessor, Memory, Shared};
 use crate::ptx::{Kernel, Special};
 use crate::status::Failure;
 use crate::traffic::Traffic;
 pub(crate) use approx::Approximation;
 use block::Crew;
 use lanes::{Lanes, Registers, WARP};
-use shared::Shared;
 
 /// A kernel with its arguments, copied when it was submitted.
 pub(crate) struct Launch {

@@ -9,12 +9,14 @@ mod block;
 mod kernel;
 mod order;
 mod shadow;
+mod shared;
 mod uses;
 
 use crate::status::{Failure, Status};
 pub(crate) use block::{Block, Kind};
 pub(crate) use kernel::{Accessor, AtomicOp, Space, Touch};
 pub(crate) use order::{Access, Mark, Order, lanes};
+pub(crate) use shared::Shared;
 pub(crate) use uses::{Unordered, Use};
 
 /// The memory of one device in bytes.

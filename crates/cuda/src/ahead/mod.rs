@@ -9,15 +9,16 @@
 //! state. A BLT's buffers are those at the tile's last turn; the next turn folds the rows in between into them, with the
 //! operations that the fused kernel would have made, and so does whoever reads the state ([`plain`]).
 //!
-//! With [`crate::CudaOptions::prepare`], `make` runs on a stream of its own ([`own_stream`]). Rows made ahead are noise that nobody has released, as secret
+//! With [`crate::CudaOptions::prepare`], `make` runs on a stream of its own ([`prepare_stream`]). Rows made ahead are noise that nobody has released, as secret
 //! as the key: they are in no file, and are cleared before their memory is freed.
 
-mod own_stream;
 mod plain;
+mod prepare_stream;
+mod rule;
 pub(crate) mod table;
 mod turns;
 
-pub(crate) use own_stream::OwnStream;
+pub(crate) use prepare_stream::PrepareStream;
 pub(crate) use turns::Turns;
 
 use crate::launch::Segment;
@@ -40,7 +41,7 @@ pub(crate) struct Ahead {
     /// The table of segments without gradients: `make` may read it while the one with gradients changes.
     pub(crate) segments: Memory<u32>,
     /// The stream that rows are made on, if it is not the caller's.
-    pub(crate) own: Option<OwnStream>,
+    pub(crate) own: Option<PrepareStream>,
 }
 
 /// The number of rows that are held for a form, `rows` of which are made at a time; those of a ring are its state.
@@ -73,7 +74,7 @@ impl Ahead {
             },
             due: Memory::zeros(stream, tiles.count as usize)?,
             segments: Memory::copy(stream, table)?,
-            own: if prepare { Some(OwnStream::beside(stream)?) } else { None },
+            own: if prepare { Some(PrepareStream::beside(stream)?) } else { None },
         })
     }
 

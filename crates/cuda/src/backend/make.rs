@@ -26,11 +26,11 @@ impl Cuda {
             unsafe { stage(&owned.stream, &owned.kernels, owned.segments.address, &segments) }?;
             self.sent_segments = segments;
         }
-        if let Some(own) = owned.own_stream() {
+        if let Some(own) = owned.prepare_stream() {
             own.wait_until_ready(&owned.stream)?;
         }
         self.launch(&Args { step: record, unit, per_unit, ..self.add_args() }, first.dtype)?;
-        if let Some(own) = self.owned.own_stream() {
+        if let Some(own) = self.owned.prepare_stream() {
             own.mark_used(&self.owned.stream)?;
         }
         self.time += 1;
@@ -53,10 +53,10 @@ impl Cuda {
         self.base = record.number.wrapping_sub(self.time);
         let owned = &*self.owned;
         let Some(ahead) = &owned.ahead else { return Ok(()) };
-        let stream = owned.own_stream().map_or(&owned.stream, |own| &*own.stream);
+        let stream = owned.prepare_stream().map_or(&owned.stream, |own| &*own.stream);
         let due = ahead.turns.due(self.time);
         if !due.is_empty() {
-            if let Some(own) = owned.own_stream() {
+            if let Some(own) = owned.prepare_stream() {
                 own.wait_until_used()?;
             }
             if *self.sent_list != *self.words {
@@ -67,7 +67,7 @@ impl Cuda {
             let args = Args { step: record, key, base: self.base, ..self.make_args() };
             self.launch_make(stream, &args, due.end - due.start)?;
         }
-        if let Some(own) = owned.own_stream() {
+        if let Some(own) = owned.prepare_stream() {
             own.mark_ready()?;
         }
         self.made = true;
@@ -128,12 +128,12 @@ impl Cuda {
         let (Some(ahead), Some(loaded)) = (&owned.ahead, &owned.loaded) else { return Err(no_schedule()) };
         let mut args = Args { base: self.base, ..self.make_args() };
         loaded.fill_steps(&mut args);
-        let stream = owned.own_stream().map_or(&owned.stream, |own| &*own.stream);
-        if let Some(own) = owned.own_stream() {
+        let stream = owned.prepare_stream().map_or(&owned.stream, |own| &*own.stream);
+        if let Some(own) = owned.prepare_stream() {
             own.fork_from(&owned.stream)?;
         }
         self.launch_make(stream, &args, ahead.turns.most_due())?;
-        if let Some(own) = owned.own_stream() {
+        if let Some(own) = owned.prepare_stream() {
             own.end_branch()?;
         }
         self.branched = true;
@@ -150,7 +150,7 @@ impl Cuda {
         }
         self.branched = false;
         let Owned { stream, .. } = &*self.owned;
-        self.owned.own_stream().map_or(Ok(()), |own| own.join_to(stream))
+        self.owned.prepare_stream().map_or(Ok(()), |own| own.join_to(stream))
     }
 
     /// Gives up rows that were made from another state than the one that is written next.

@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::factorization::Factorization;
-use crate::privacy::claim::{Basis, Claim, EPSILON_ROUNDING, MU_ROUNDING, PrivacyUnit, Terms};
+use crate::privacy::claim::{Basis, Claim, PrivacyUnit, Terms};
 use crate::privacy::participation::Participation;
 use crate::privacy::schedule::Schedule;
 use crate::privacy::sensitivity::Adjacency;
@@ -151,75 +151,6 @@ impl Certificate {
         match serde_json::to_value(self) {
             Ok(Value::Object(map)) => Ok(plan.with_certificate(map)?),
             other => Err(Error::Certificate(format!("cannot be written: {other:?}"))),
-        }
-    }
-}
-
-/// Computes a plan's certificate again from the rest of the plan and compares every statement.
-///
-/// # Guarantees
-/// `Ok` means that the claim printed in the plan is the one its coefficients, its standard deviation and its sampling scheme have, under
-/// the assumptions it lists.
-pub fn verify(plan: &Plan) -> Result<Certificate> {
-    let stated = Certificate::of(plan)?;
-    let mut computed = certificate(plan, &stated.terms(plan), &stated.workload, stated.claim.delta)?;
-    // Which library wrote a plan does not make its claim true or false, and neither does the name of what a form runs.
-    computed.planner.clone_from(&stated.planner);
-    if stated.named_strategy(plan).is_some() {
-        computed.strategy.clone_from(&stated.strategy);
-    }
-    let [left, right] = [&stated, &computed].map(|certificate| {
-        serde_json::to_value(certificate).map_err(|error| Error::Certificate(error.to_string()))
-    });
-    compare("certificate", &left?, &right?)?;
-    Ok(computed)
-}
-
-/// How far a stated number may lie below the computed one, and above it, as a share. Numbers agree to ten digits. Those that a guarantee
-/// rests on are computed larger than they are, by the rounding below: a statement that makes up for no more than that is still true.
-fn tolerances(path: &str) -> (f64, f64) {
-    match path.rsplit('.').next() {
-        Some("epsilon") => (0.9 * EPSILON_ROUNDING, 1e-6),
-        Some("gdp_mu" | "sensitivity") => (0.5 * MU_ROUNDING, 1e-9),
-        // The reciprocal: more of it is the stronger statement.
-        Some("noise_multiplier") => (1e-9, 0.5 * MU_ROUNDING),
-        // A difference of numbers that may be close.
-        Some("tail_delta") => (1e-4, 1e-4),
-        _ => (1e-10, 1e-10),
-    }
-}
-
-fn compare(path: &str, stated: &Value, computed: &Value) -> Result<()> {
-    let differ = || Error::Disagreement {
-        what: path.trim_start_matches("certificate.").into(),
-        stated: stated.to_string(),
-        computed: computed.to_string(),
-    };
-    match (stated, computed) {
-        (Value::Number(a), Value::Number(b)) => {
-            let (a, b) = (a.as_f64().unwrap_or(f64::NAN), b.as_f64().unwrap_or(f64::NAN));
-            let (below, above) = tolerances(path);
-            let fits = a >= b - below * b.abs() && a <= b + above * b.abs();
-            if fits { Ok(()) } else { Err(differ()) }
-        }
-        (Value::Object(a), Value::Object(b)) => {
-            if a.len() != b.len() {
-                return Err(differ());
-            }
-            for (key, value) in a {
-                compare(&format!("{path}.{key}"), value, b.get(key).ok_or_else(differ)?)?;
-            }
-            Ok(())
-        }
-        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
-            a.iter().zip(b).enumerate().try_for_each(|(i, (a, b))| compare(&format!("{path}[{i}]"), a, b))
-        }
-        (a, b) => {
-            if a == b {
-                Ok(())
-            } else {
-                Err(differ())
-            }
         }
     }
 }

@@ -8,7 +8,7 @@ pub mod precision;
 pub mod sampling;
 pub mod schedule;
 pub mod sensitivity;
-mod verified;
+mod verify;
 mod warning;
 
 pub use certificate::{Certificate, Utility, certificate};
@@ -17,5 +17,5 @@ pub use participation::{Participation, max_feasible_participations};
 pub use sampling::{SamplingSpec, block_poisson};
 pub use schedule::Schedule;
 pub use sensitivity::{Adjacency, Exactness, Sensitivity};
-pub use verified::{verified, verify};
+pub use verify::{verified, verify};
 pub use warning::large_delta;

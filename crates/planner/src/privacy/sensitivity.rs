@@ -4,7 +4,7 @@
 //! Where no allowed pair has a negative entry, all `u` are equal and the sum over the best pattern is exact. With negative ones
 //! the value depends on the dimension (Grothendieck), and the sum of absolute values is an upper bound.
 
-mod min_sep;
+mod min_sep_bounds;
 mod patterns;
 mod sums;
 

@@ -4,8 +4,8 @@
 //! as in the state of a CUDA device. Parts are cut where pieces are, at multiples of 8192 coordinates, since a BLT's state is.
 
 use super::Cpu;
+use super::assignment::{PIECE, Target};
 use super::kernels::Output;
-use super::pieces::{PIECE, Target};
 use crate::backend::Step;
 use crate::error::{Error, Result};
 use crate::grid::DitherKey;

@@ -4,7 +4,7 @@
 //! bytes remembers its last write and its reads. Two accesses of a word, one of them a write, race unless the launch's
 //! [`Order`] says which comes first. A word that no thread of the block has written cannot be read.
 
-use crate::memory::{Access, Mark, Order};
+use super::{Access, Mark, Order};
 use crate::ptx::{Kernel, SHARED_WINDOW, Shared as Variable};
 use crate::status::{Failure, Status};
 
@@ -23,7 +23,7 @@ struct Place {
 }
 
 /// The shared memory of one block.
-pub(super) struct Shared<'k> {
+pub(crate) struct Shared<'k> {
     kernel: &'k Kernel,
     bytes: Vec<u8>,
     cells: Vec<Cell>,
@@ -32,7 +32,7 @@ pub(super) struct Shared<'k> {
 }
 
 impl<'k> Shared<'k> {
-    pub(super) fn new(kernel: &'k Kernel) -> Self {
+    pub(crate) fn new(kernel: &'k Kernel) -> Self {
         let (mut first, mut words) = (Vec::new(), 0);
         for variable in &kernel.shared {
             first.push(words);
@@ -42,11 +42,11 @@ impl<'k> Shared<'k> {
     }
 
     /// Whether a generic address lies in the window of shared memory.
-    pub(super) fn in_window(address: u64) -> bool {
+    pub(crate) fn in_window(address: u64) -> bool {
         address & !(SHARED_WINDOW - 1) == SHARED_WINDOW
     }
 
-    pub(super) fn load<const N: usize>(
+    pub(crate) fn load<const N: usize>(
         &mut self,
         order: &Order,
         access: Access,
@@ -73,7 +73,7 @@ impl<'k> Shared<'k> {
     }
 
     /// Stores a multiple of four bytes.
-    pub(super) fn store<const N: usize>(
+    pub(crate) fn store<const N: usize>(
         &mut self,
         order: &Order,
         access: Access,

@@ -4,8 +4,8 @@
 use super::avx2;
 use super::kernels::{self, Job, Phase, Portable};
 use super::lanes::Stored;
-use super::parts::RowPart;
 use super::pool::{Panicked, Pool};
+use super::row_parts::RowPart;
 use crate::backend::StepKernel;
 use crate::dtype::Element;
 use crate::layout::Shard;

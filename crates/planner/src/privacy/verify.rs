@@ -1,11 +1,13 @@
-//! Claims that were computed again, remembered: what front ends print of a plan.
+//! A plan's claim computed again, compared with what the plan states, and remembered: what front ends print of a plan.
 //!
 //! What a plan's file states may have been edited, and a fingerprint is no signature. So whatever is shown to people comes from
 //! [`verified`]: the whole claim computed again, once per plan and process. Loading a plan waits for none of it.
 
 use crate::error::{Error, Result};
-use crate::privacy::certificate::{self, Certificate};
+use crate::privacy::certificate::{Certificate, certificate};
+use crate::privacy::claim::{EPSILON_ROUNDING, MU_ROUNDING};
 use corrnoise_core::{Fingerprint, Plan};
+use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
@@ -28,7 +30,7 @@ const MOST: usize = 256;
 /// `Ok` means that the claim printed in the plan is the one its coefficients, its standard deviation and its sampling scheme have, under
 /// the assumptions it lists.
 pub fn verify(plan: &Plan) -> Result<Certificate> {
-    let result = certificate::verify(plan);
+    let result = recomputed(plan);
     // Another thread may have come first: it found the same.
     let _ = MEMORY.slot(plan).set(outcome(&result));
     result
@@ -39,7 +41,7 @@ pub fn verify(plan: &Plan) -> Result<Certificate> {
 pub fn verified(plan: &Plan) -> Result<Arc<Certificate>> {
     let slot = MEMORY.slot(plan);
     // Threads that ask for the same plan wait for one computation, those that ask for another do not.
-    let outcome = slot.get_or_init(|| outcome(&certificate::verify(plan)));
+    let outcome = slot.get_or_init(|| outcome(&recomputed(plan)));
     outcome.clone().map_err(|message| Error::Refuted(message.to_string()))
 }
 
@@ -58,6 +60,71 @@ impl Memory {
             map.clear();
         }
         map.entry(plan.fingerprint()).or_default().clone()
+    }
+}
+
+/// The certificate computed again from the rest of the plan, if it has every statement of the plan's own.
+fn recomputed(plan: &Plan) -> Result<Certificate> {
+    let stated = Certificate::of(plan)?;
+    let mut computed = certificate(plan, &stated.terms(plan), &stated.workload, stated.claim.delta)?;
+    // Which library wrote a plan does not make its claim true or false, and neither does the name of what a form runs.
+    computed.planner.clone_from(&stated.planner);
+    if stated.named_strategy(plan).is_some() {
+        computed.strategy.clone_from(&stated.strategy);
+    }
+    let [left, right] = [&stated, &computed].map(|certificate| {
+        serde_json::to_value(certificate).map_err(|error| Error::Certificate(error.to_string()))
+    });
+    compare("certificate", &left?, &right?)?;
+    Ok(computed)
+}
+
+/// How far a stated number may lie below the computed one, and above it, as a share. Numbers agree to ten digits. Those that a guarantee
+/// rests on are computed larger than they are, by the rounding below: a statement that makes up for no more than that is still true.
+fn tolerances(path: &str) -> (f64, f64) {
+    match path.rsplit('.').next() {
+        Some("epsilon") => (0.9 * EPSILON_ROUNDING, 1e-6),
+        Some("gdp_mu" | "sensitivity") => (0.5 * MU_ROUNDING, 1e-9),
+        // The reciprocal: more of it is the stronger statement.
+        Some("noise_multiplier") => (1e-9, 0.5 * MU_ROUNDING),
+        // A difference of numbers that may be close.
+        Some("tail_delta") => (1e-4, 1e-4),
+        _ => (1e-10, 1e-10),
+    }
+}
+
+fn compare(path: &str, stated: &Value, computed: &Value) -> Result<()> {
+    let differ = || Error::Disagreement {
+        what: path.trim_start_matches("certificate.").into(),
+        stated: stated.to_string(),
+        computed: computed.to_string(),
+    };
+    match (stated, computed) {
+        (Value::Number(a), Value::Number(b)) => {
+            let (a, b) = (a.as_f64().unwrap_or(f64::NAN), b.as_f64().unwrap_or(f64::NAN));
+            let (below, above) = tolerances(path);
+            let fits = a >= b - below * b.abs() && a <= b + above * b.abs();
+            if fits { Ok(()) } else { Err(differ()) }
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            if a.len() != b.len() {
+                return Err(differ());
+            }
+            for (key, value) in a {
+                compare(&format!("{path}.{key}"), value, b.get(key).ok_or_else(differ)?)?;
+            }
+            Ok(())
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            a.iter().zip(b).enumerate().try_for_each(|(i, (a, b))| compare(&format!("{path}[{i}]"), a, b))
+        }
+        (a, b) => {
+            if a == b {
+                Ok(())
+            } else {
+                Err(differ())
+            }
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use corrnoise_core::Result;
 use cudarc::driver::{CudaEvent, CudaStream};
 
 /// A stream that waits for nobody by itself, and that the device serves last.
-pub(crate) struct OwnStream {
+pub(crate) struct PrepareStream {
     pub(crate) stream: SideStream,
     /// Recorded on the caller's stream behind the last use of the rows.
     used: CudaEvent,
@@ -20,13 +20,13 @@ pub(crate) struct OwnStream {
     join: CudaEvent,
 }
 
-impl OwnStream {
+impl PrepareStream {
     /// Opens a stream of the lowest priority beside `stream`, whose context is current.
-    pub(crate) fn beside(stream: &CudaStream) -> Result<OwnStream> {
+    pub(crate) fn beside(stream: &CudaStream) -> Result<PrepareStream> {
         let context = stream.context();
         let event = || context.new_event(None).map_err(device_error("make an event"));
         let (used, ready, fork, join) = (event()?, event()?, event()?, event()?);
-        Ok(OwnStream { stream: SideStream::beside(stream, Priority::Lowest)?, used, ready, fork, join })
+        Ok(PrepareStream { stream: SideStream::beside(stream, Priority::Lowest)?, used, ready, fork, join })
     }
 
     /// Lets this stream wait until the caller's no longer uses the rows.
