@@ -22,9 +22,9 @@ mod plan;
 mod shard;
 mod status;
 
+pub use add_to::*;
 #[cfg(feature = "cuda")]
 pub use cuda::*;
-pub use gradients::*;
 pub use key::*;
 pub use mechanism::*;
 pub use plan::*;
