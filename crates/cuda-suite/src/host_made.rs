@@ -9,7 +9,6 @@ use corrnoise::{
     CpuOptions, Dtype, Error, Form, Layout, Mechanism, Place, Plan, Resume, Shard, with_element,
 };
 use corrnoise_testkit::cases::every_form;
-use corrnoise_testkit::gradients::assert_same;
 use half::f16;
 use std::sync::Arc;
 
