@@ -39,6 +39,23 @@ pub struct Way {
     pub prepare: bool,
 }
 
+/// The steps that [`Examine::step_seconds`] times.
+#[derive(Clone, Copy, Debug)]
+pub struct TimedSteps<'a> {
+    /// The form of the noise.
+    pub form: &'a Form,
+    /// The number of steps that fill the form's state, which are made before.
+    pub history: usize,
+    /// The number of parameters.
+    pub dim: u64,
+    /// The type of the gradient.
+    pub dtype: Dtype,
+    /// The way in which the device runs them.
+    pub way: Way,
+    /// The number of steps that are timed.
+    pub count: usize,
+}
+
 /// The seconds of steps, in the order in which they were made.
 pub struct StepSeconds {
     /// The seconds of the step alone; with [`Way::prepare`], after its row was made.
@@ -68,16 +85,8 @@ pub trait Examine {
     /// The seconds of plain copies of `bytes` bytes within the device's memory, in the order in which they were made.
     fn copy_seconds(&self, bytes: usize, timed: usize) -> Result<Vec<f64>>;
 
-    /// The seconds of `timed` steps of a form on `dim` parameters, after the `history` steps that fill its state.
-    fn step_seconds(
-        &self,
-        form: &Form,
-        history: usize,
-        dim: u64,
-        dtype: Dtype,
-        way: Way,
-        timed: usize,
-    ) -> Result<StepSeconds>;
+    /// The seconds of steps, after those that fill the form's state.
+    fn step_seconds(&self, steps: TimedSteps<'_>) -> Result<StepSeconds>;
 
     /// Makes a plan's first and last step by value and those between by launches of one captured graph, each on the gradient `before`.
     /// Then launches the graph once more, which must not leave a gradient behind that has no noise.

@@ -14,138 +14,21 @@ use corrnoise::{
 };
 use corrnoise_testkit::cases::{every_form, inverse_square_root_coefs, square_root_coefs};
 use corrnoise_testkit::gradients::{gradient, grid_edge};
+use corrnoise_testkit::launch::{Args, key_words};
 use half::{bf16, f16};
-use std::ffi::c_void;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use module::{Module, Mutation, compiler};
 use std::sync::Arc;
 
 #[path = "twin/ahead.rs"]
 mod ahead;
+#[path = "twin/ahead_cases.rs"]
+mod ahead_cases;
+#[path = "twin/ahead_mutations.rs"]
+mod ahead_mutations;
+#[path = "twin/module.rs"]
+mod module;
 
 const STEPS: u64 = 8;
-
-/// The struct `Call` of `twin/entry.cpp`, field by field.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Call {
-    gradient: *mut c_void,
-    first: u64,
-    length: u64,
-    state: *mut c_void,
-    list: *const c_void,
-    keys: *const u32,
-    scale: *const f32,
-    decay: *const f32,
-    row: u64,
-    incarnation: u64,
-    dither: [u32; 4],
-    columns: [u32; 8],
-    out_scale: f32,
-    unit: f32,
-    per_unit: f32,
-    head: u32,
-    count: u32,
-    four_rounds: u32,
-    num_slots: u32,
-    num_buffers: u32,
-    first_tile: u64,
-    end_tile: u64,
-}
-
-/// A call that is sent to a thread, which touches no other thread's tiles.
-struct Share(Call);
-// SAFETY: the memory behind it outlives the threads, and their tiles are disjoint.
-unsafe impl Send for Share {}
-
-type Entry = unsafe extern "C" fn(*const Call, u32);
-
-/// A module of `kernels/`, compiled for the host.
-struct Module {
-    library: libloading::Library,
-}
-
-/// A change to a source file: every occurrence of the first text becomes the second.
-type Mutation<'a> = (&'a str, &'a str, &'a str);
-
-fn compiler() -> Option<String> {
-    let named = std::env::var("CXX").ok();
-    let found = named
-        .into_iter()
-        .chain(["c++".into(), "g++".into(), "clang++".into()])
-        .find(|name| Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success()));
-    let required = std::env::var_os("CORRNOISE_REQUIRE_CXX").is_some();
-    assert!(found.is_some() || !required, "CORRNOISE_REQUIRE_CXX is set, and there is no C++ compiler");
-    if found.is_none() {
-        println!(
-            "WARNING: no C++ compiler (CXX, c++, g++, clang++): the kernels' host twin was NOT compared"
-        );
-    }
-    found
-}
-
-impl Module {
-    fn build(
-        compiler: &str,
-        name: &str,
-        source: &str,
-        define: &str,
-        mutation: Option<Mutation<'_>>,
-    ) -> Module {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        // A folder of its own, so that tests that run at the same time do not overwrite each other.
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        for file in std::fs::read_dir(root.join("kernels")).unwrap().map(|entry| entry.unwrap().path()) {
-            let name = file.file_name().unwrap().to_str().unwrap();
-            if name.ends_with(".cu") || name.ends_with(".cuh") {
-                let mut text = std::fs::read_to_string(&file).unwrap();
-                if let Some((in_file, from, to)) = mutation.filter(|mutation| mutation.0 == name) {
-                    assert!(text.contains(from), "{in_file} does not contain {from:?}");
-                    text = text.replace(from, to);
-                }
-                std::fs::write(folder.path().join(name), text).unwrap();
-            }
-        }
-        let library: PathBuf = folder.path().join(format!("{name}.so"));
-        let mut command = Command::new(compiler);
-        command.args(["-std=c++14", "-O2", "-ffp-contract=off", "-fno-strict-aliasing", "-fno-math-errno"]);
-        // Two modules have shared memory of the same name: hidden, it is not taken for one variable of the process.
-        command.arg("-fvisibility=hidden");
-        // The checks of fortified headers take a jump to another stack for a mistake.
-        command.args(["-shared", "-fPIC", "-w", "-U_FORTIFY_SOURCE", "-o"]).arg(&library);
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c") {
-            command.args(["-mfma", "-mf16c"]);
-        }
-        command.arg(format!("-DKERNEL=\"{source}\""));
-        command.args(define.split(' ').map(|define| format!("-D{define}")));
-        let entry = if source.starts_with("make_") { "make.cpp" } else { "entry.cpp" };
-        command.arg(format!("-I{}", folder.path().display())).arg(root.join("tests/twin").join(entry));
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
-        // SAFETY: the library is ours and has no initialisers.
-        let library = unsafe { libloading::Library::new(&library) }.unwrap();
-        Module { library }
-    }
-}
-
-impl Module {
-    /// Runs a call in two threads, each on its half of the tiles.
-    fn run(&self, call: Call, tiles: u64, element: u32) {
-        // SAFETY: `run_tiles` in entry.cpp has this type.
-        let entry = *unsafe { self.library.get::<Entry>(b"run_tiles") }.unwrap();
-        std::thread::scope(|scope| {
-            for (first_tile, end_tile) in [(0, tiles / 2), (tiles / 2, tiles)] {
-                let share = Share(Call { first_tile, end_tile, ..call });
-                scope.spawn(move || {
-                    let share = share;
-                    // SAFETY: the gradient has `length` values, the state whole tiles, lists and keys what the step needs.
-                    unsafe { entry(&share.0, element) };
-                });
-            }
-        });
-    }
-}
 
 /// A backend that runs the twin, on a shard of one segment.
 struct Twin {
@@ -154,10 +37,11 @@ struct Twin {
     ciphers: Vec<ChaCha>,
     first: u64,
     len: u64,
-    four_rounds: u32,
     slots: usize,
     /// The state, in tiles of 512.
     state: Vec<f32>,
+    /// The launch parameters that all steps share.
+    shared: Args,
     time: u64,
 }
 
@@ -166,87 +50,68 @@ impl Twin {
         let segment = shard.segments()[0].clone();
         let tiles = (segment.end - 1) / 512 - segment.start / 512 + 1;
         let slots = plan.form().num_slots();
-        let word = |bytes: &[u8; 4]| u32::from_le_bytes(*bytes);
         Twin {
             module,
-            keys: keys.iter().flat_map(|key| key.bytes().as_chunks::<4>().0.iter().map(word)).collect(),
+            keys: key_words(keys),
             ciphers: keys.iter().map(|key| ChaCha::new(key.bytes(), plan.rounds())).collect(),
             first: segment.start,
             len: segment.end - segment.start,
-            four_rounds: u32::from(plan.rounds()) / 4,
             slots,
             state: vec![0.0; tiles as usize * 512 * slots],
+            shared: Args::of(plan, tiles, slots),
             time: 0,
         }
     }
 
-    /// The columns that the host makes of a row.
-    fn columns(&self, row: Row) -> [u32; 8] {
-        let keys = self.keys.as_chunks::<8>().0;
-        first_columns(&keys[usize::from(row.incarnation())], row.stream())
+    /// The key of a row, and the columns that the host makes of the row.
+    fn key_and_columns(&self, row: Row) -> ([u32; 8], [u32; 8]) {
+        let key = self.keys.as_chunks::<8>().0[usize::from(row.incarnation())];
+        (key, first_columns(&key, row.stream()))
     }
 
-    fn run(&mut self, step: &Step<'_>, gradient: *mut c_void, element: u32) {
+    /// Makes a step on a gradient of the type that `element` is the tag of.
+    ///
+    /// # Safety
+    /// `gradient` is the address of as many values as the segment has.
+    unsafe fn run(&mut self, step: &Step<'_>, gradient: u64, element: u32) {
+        let segment = [gradient, self.first, self.len, 0];
         let mut words: Vec<u32> = Vec::new();
-        let (out_scale, unit, per_unit) = match step.add {
-            Add::OnGrid(grid) => (grid.scale, grid.unit, grid.per_unit),
-            Add::Plain(scale) => (scale, 0.0, 0.0),
+        let mut args = Args {
+            segments: segment.as_ptr() as u64,
+            state: self.state.as_mut_ptr() as u64,
+            keys: self.keys.as_ptr() as u64,
+            ..self.shared
         };
         let cipher = &self.ciphers[usize::from(step.dither.incarnation())];
-        let mut call = Call {
-            gradient,
-            first: self.first,
-            length: self.len,
-            state: self.state.as_mut_ptr().cast(),
-            list: std::ptr::null(),
-            keys: self.keys.as_ptr(),
-            scale: std::ptr::null(),
-            decay: std::ptr::null(),
-            row: 0,
-            incarnation: 0,
-            dither: DitherBlock::new(cipher, step.dither).key(step.number).0,
-            columns: [0; 8],
-            out_scale,
-            unit,
-            per_unit,
-            head: 0,
-            count: 0,
-            four_rounds: self.four_rounds,
-            num_slots: self.slots as u32,
-            num_buffers: 0,
-            first_tile: 0,
-            end_tile: 0,
-        };
+        args.step.dither = DitherBlock::new(cipher, step.dither).key(step.number).0;
+        args.set_add(step.add);
         match &step.kernel {
             StepKernel::Blt { row, scale, decay, fresh } => {
-                (call.scale, call.decay, call.num_buffers) =
-                    (scale.as_ptr(), decay.as_ptr(), scale.len() as u32);
-                (call.row, call.incarnation, call.head) =
-                    (row.stream(), row.incarnation().into(), u32::from(*fresh));
-                call.columns = self.columns(*row);
+                args.set_blt(scale, decay);
+                (args.step.row, args.step.head) = (row.stream(), u32::from(*fresh));
+                (args.key, args.step.columns) = self.key_and_columns(*row);
             }
             StepKernel::Ring { row, coefs } => {
                 words.extend(coefs.iter().map(|c| c.to_bits()));
                 let slots = self.slots.max(1) as u64;
-                (call.row, call.incarnation, call.count) =
-                    (row.stream(), row.incarnation().into(), coefs.len() as u32);
-                call.head = ((slots - self.time % slots) % slots) as u32;
-                call.columns = self.columns(*row);
+                (args.step.row, args.step.count) = (row.stream(), coefs.len() as u32);
+                args.step.head = ((slots - self.time % slots) % slots) as u32;
+                (args.key, args.step.columns) = self.key_and_columns(*row);
             }
             StepKernel::Regenerate { terms } => {
                 for (row, weight) in *terms {
                     words.extend([row.stream() as u32, (row.stream() >> 32) as u32, weight.to_bits(), 0]);
-                    words.extend(self.columns(*row));
+                    words.extend(self.key_and_columns(*row).1);
                 }
-                call.count = terms.len() as u32;
+                args.step.count = terms.len() as u32;
             }
         }
         // The list holds 64-bit numbers, as terms do.
         let list: Vec<u64> =
             words.chunks(2).map(|w| u64::from(w[0]) | u64::from(*w.get(1).unwrap_or(&0)) << 32).collect();
-        call.list = list.as_ptr().cast();
-        let tiles = (self.first + self.len - 1) / 512 - self.first / 512 + 1;
-        self.module.run(call, tiles, element);
+        args.list = list.as_ptr() as u64;
+        // SAFETY: the gradient has the segment's values, the state whole tiles, lists and keys what the step needs.
+        unsafe { self.module.run_tiles(&args, element) };
         self.time += 1;
     }
 }
@@ -259,7 +124,10 @@ impl Backend for Twin {
     fn step(&mut self, step: &Step<'_>, gradients: Gradients<'_, '_>) -> Result<()> {
         let dtype = gradients.dtype();
         with_element!(dtype, E => {
-            self.run(step, gradients.slices::<E>().unwrap()[0].as_mut_ptr().cast(), dtype.tag());
+            let gradient = &mut gradients.slices::<E>().unwrap()[0];
+            assert_eq!(gradient.len() as u64, self.len);
+            // SAFETY: the length was compared.
+            unsafe { self.run(step, gradient.as_mut_ptr() as u64, dtype.tag()) };
         });
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! A CUDA device as tools examine it: times come from events on its stream, each after the L2 cache was overwritten.
 
-use super::{Examine, Facts, Replayed, StepSeconds, Way};
+use super::{Examine, Facts, Replayed, StepSeconds, TimedSteps, Way};
 use crate::device::Place;
 use corrnoise_core::backend::Backend;
-use corrnoise_core::{Dtype, Element, Error, Form, Key, Mechanism, Plan, Result, Shard, with_element};
+use corrnoise_core::{Dtype, Element, Error, Key, Mechanism, Plan, Result, Shard, with_element};
 use corrnoise_cuda::cudarc::driver::{
     CudaGraph, CudaSlice, CudaStream, DevicePtrMut, DeviceRepr, DriverError, ValidAsZeroBits,
     sys::{
@@ -75,17 +75,13 @@ impl CudaDevice {
 
     fn steps<E: Element + DeviceRepr + ValidAsZeroBits>(
         &self,
-        form: &Form,
-        history: usize,
-        dim: u64,
-        way: Way,
-        timed: usize,
+        TimedSteps { form, history, dim, way, count, .. }: TimedSteps<'_>,
     ) -> Result<StepSeconds> {
         // All tiles make rows at the first step, and take turns from then on. No row is made past the end of the plan, so that its last
         // steps would be faster.
         let untimed = history.max(way.rows_ahead);
         let series = if way.prepare { 2 } else { 1 };
-        let num_steps = untimed + series * (WARM_UP + timed) + way.rows_ahead;
+        let num_steps = untimed + series * (WARM_UP + count) + way.rows_ahead;
         let plan = Plan::new(num_steps as u64, form.clone(), 0.5)?;
         let (key, shard) = (Key::from_os()?, Shard::whole(dim)?);
         let mut run = Steps {
@@ -97,7 +93,7 @@ impl CudaDevice {
             run.step()?;
         }
         if !way.prepare {
-            let step = self.timed(timed, &mut run, |run| self.overwrite(&mut run.flush), Steps::step)?;
+            let step = self.timed(count, &mut run, |run| self.overwrite(&mut run.flush), Steps::step)?;
             return Ok(StepSeconds { step, with_prepare: Vec::new() });
         }
         let idle = |run: &mut Steps<E>| {
@@ -106,14 +102,14 @@ impl CudaDevice {
             self.stream.synchronize().map_err(failed)
         };
         let both = |run: &mut Steps<E>| run.noise.prepare().and_then(|()| run.step());
-        let with_prepare = self.timed(timed, &mut run, idle, both)?;
+        let with_prepare = self.timed(count, &mut run, idle, both)?;
         let prepared = |run: &mut Steps<E>| {
             run.noise.prepare()?;
             // To read state, even none of it, is to wait for the stream that makes rows.
             run.noise.backend().read_state(0, 0, &mut [])?;
             self.overwrite(&mut run.flush)
         };
-        Ok(StepSeconds { step: self.timed(timed, &mut run, prepared, Steps::step)?, with_prepare })
+        Ok(StepSeconds { step: self.timed(count, &mut run, prepared, Steps::step)?, with_prepare })
     }
 
     fn replayed<E: Element + DeviceRepr>(
@@ -248,16 +244,8 @@ impl Examine for CudaDevice {
         self.timed(timed, &mut (to, flush), |(_, flush)| self.overwrite(flush), copy)
     }
 
-    fn step_seconds(
-        &self,
-        form: &Form,
-        history: usize,
-        dim: u64,
-        dtype: Dtype,
-        way: Way,
-        timed: usize,
-    ) -> Result<StepSeconds> {
-        with_element!(dtype, E => self.steps::<E>(form, history, dim, way, timed))
+    fn step_seconds(&self, steps: TimedSteps<'_>) -> Result<StepSeconds> {
+        with_element!(steps.dtype, E => self.steps::<E>(steps))
     }
 
     fn replay(&self, plan: &Plan, key: Key, dtype: Dtype, way: Way, before: &[u32]) -> Result<Replayed> {

@@ -4,44 +4,12 @@
 
 static void wait_for_others() { std::abort(); }
 
-// The one structure that crosses: what the caller knows of a step.
-struct Call {
-    void *gradient;
-    u64 first, length;
-    void *state;
-    const void *list;
-    const u32 *keys;
-    const float *scale, *decay;
-    u64 row, incarnation;
-    u32 dither[4], columns[8];
-    float out_scale, unit, per_unit;
-    u32 head, count, four_rounds, num_slots, num_buffers;
-    u64 first_tile, end_tile;  // of the launch, to be shared among threads
-};
-
-EXPORT void run_tiles(const Call *call, u32 element) {
-    const Segment segment = {call->gradient, call->first, call->length, 0};
+// Runs a range of a launch's tiles, so that threads can share them.
+EXPORT void run_tiles(const Args *launch, u32 element, u64 first_tile, u64 end_tile) {
     u64 overflow = ~0ull;
-    Args args = {};
-    args.segments = &segment;
-    args.num_segments = 1;
-    args.num_tiles = (call->first + call->length - 1) / TILE - call->first / TILE + 1;
-    args.state = call->state;
-    args.list = call->list;
-    args.keys = call->keys;
+    Args args = *launch;
     args.overflow = &overflow;
-    args.step = Step{0, call->row, {}, {}, call->out_scale, call->head, 0, call->count};
-    std::memcpy(args.step.dither, call->dither, 16);
-    std::memcpy(args.step.columns, call->columns, 32);
-    args.one = 1;
-    args.unit = call->unit;
-    args.per_unit = call->per_unit;
-    args.four_rounds = call->four_rounds;
-    args.num_slots = call->num_slots;
-    std::memcpy(args.key, call->keys + 8 * call->incarnation, 32);
-    std::memcpy(args.scale, call->scale, 4 * call->num_buffers);
-    std::memcpy(args.decay, call->decay, 4 * call->num_buffers);
-    for (u64 tile = call->first_tile; tile < call->end_tile; tile++) {
+    for (u64 tile = first_tile; tile < end_tile; tile++) {
         blockIdx.x = (unsigned)(tile / WARPS_PER_BLOCK);
         for (unsigned lane = 0; lane < 32; lane++) {
             threadIdx.x = (unsigned)(tile % WARPS_PER_BLOCK) * 32 + lane;

@@ -1,5 +1,6 @@
 //! The one error type of the crate: every variant names the value it met and what was expected.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 
 /// An error between reading a plan and adding noise to a gradient.
@@ -146,11 +147,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     /// An [`Error::Parameter`], for a number outside its domain.
-    pub fn parameter(
-        name: impl Into<String>,
-        value: impl std::fmt::Display,
-        expected: impl Into<String>,
-    ) -> Self {
+    pub fn parameter(name: impl Into<String>, value: impl Display, expected: impl Into<String>) -> Self {
         Error::Parameter { name: name.into(), value: value.to_string(), expected: expected.into() }
     }
 

@@ -1,11 +1,14 @@
 //! Rows made ahead of their steps, and on a stream of their own: the same bits, at every step and after every interruption.
 
-use crate::compare::{Both, Onto, every_way, key, same_bits_with, same_step};
+use crate::compare::{
+    Both, Onto, every_number_of_rounds, every_way, key, same_bits_with, same_step, same_step_of_segments,
+    same_steps_with,
+};
 use crate::replay::{LEN, fork};
 use corrnoise::cuda::cudarc::driver::CudaStream;
 use corrnoise::cuda::{Cuda, CudaOptions, DeviceGradient, OnCuda};
 use corrnoise::form::{Kernel, Ring};
-use corrnoise::{Dtype, Error, Form, Layout, Mechanism, Plan, Resume, Rounds, Shard, with_element};
+use corrnoise::{Dtype, Error, Form, Layout, Mechanism, Plan, Resume, Shard, with_element};
 use corrnoise_testkit::cases::{every_form, inverse_square_root_coefs, square_root_coefs};
 use corrnoise_testkit::gradients::assert_same;
 use std::sync::Arc;
@@ -58,25 +61,14 @@ pub(crate) fn every_way_of_every_form(stream: &Arc<CudaStream>) {
 
 /// Every way of every form with every type of gradients and every number of rounds.
 pub(crate) fn every_way_type_and_number_of_rounds(stream: &Arc<CudaStream>) {
-    fn run<E: Both>(stream: &Arc<CudaStream>, plan: &Plan, options: CudaOptions, what: &str) {
-        let shard = Shard::whole(1_030).unwrap();
-        let mut cpu = Mechanism::cpu(plan, key(), shard.clone()).unwrap();
-        let mut cuda = Mechanism::cuda_with(plan, key(), shard, stream, options).unwrap();
-        for step in 0..plan.num_steps() {
-            same_step::<E>(&mut cpu, &mut cuda, Onto::Values, &format!("{what}, step {step}"));
-        }
-    }
+    let shard = Shard::whole(1_030).unwrap();
     for (name, form, options) in every_way(5) {
-        for rounds in [Rounds::R8, Rounds::R12, Rounds::R20] {
-            let plan = Plan::new(5, form.clone(), 0.75)
-                .unwrap()
-                .with_finest_grid()
-                .unwrap()
-                .with_rounds(rounds)
-                .unwrap();
+        for (rounds, plan) in every_number_of_rounds(5, &form) {
             for dtype in Dtype::ALL {
                 let what = format!("{name}, {rounds:?}, {dtype}");
-                with_element!(dtype, E => run::<E>(stream, &plan, options, &what));
+                with_element!(dtype, E => {
+                    same_steps_with::<E>(stream, &plan, &shard, options, Onto::Values, &what);
+                });
             }
         }
     }
@@ -103,12 +95,7 @@ pub(crate) fn long_tables(stream: &Arc<CudaStream>) {
         let plan = Plan::new(steps as u64, form, 0.75).unwrap().with_finest_grid().unwrap();
         let shard = Shard::whole(1_537).unwrap();
         let options = CudaOptions { rows_ahead: Some(rows), ..CudaOptions::default() };
-        let mut cpu = Mechanism::cpu(&plan, key(), shard.clone()).unwrap();
-        let mut cuda = Mechanism::cuda_with(&plan, key(), shard, stream, options).unwrap();
-        for step in 0..steps {
-            let what = format!("{name}, {rows} rows, step {step}");
-            same_step::<f32>(&mut cpu, &mut cuda, Onto::Zero, &what);
-        }
+        same_steps_with::<f32>(stream, &plan, &shard, options, Onto::Zero, &format!("{name}, {rows} rows"));
     }
 }
 
@@ -122,18 +109,9 @@ pub(crate) fn several_tensors(stream: &Arc<CudaStream>) {
             let mut cpu = Mechanism::cpu(&plan, key(), layout.whole()).unwrap();
             let mut cuda = Mechanism::cuda_with(&plan, key(), layout.whole(), stream, options).unwrap();
             for step in 0..11 {
-                let lens = layout.tensors().iter().map(|t| t.coords.end - t.coords.start);
-                let mut expected: Vec<Vec<f32>> = lens.map(|len| Onto::Values.gradient(len)).collect();
                 cuda.prepare().unwrap();
-                let mut device: Vec<_> = expected.iter().map(|g| stream.clone_htod(g).unwrap()).collect();
-                let list: Vec<_> = device.iter_mut().map(|g| DeviceGradient::from_slice(g, stream)).collect();
-                cuda.run_step(&list).unwrap();
-                drop(list);
-                cpu.add_to_all(&mut expected.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>()).unwrap();
-                for (i, (expected, device)) in expected.iter().zip(&device).enumerate() {
-                    let got = stream.clone_dtoh(device).unwrap();
-                    assert_same(expected, &got, &format!("{name}, step {step}, tensor {i}"));
-                }
+                let what = format!("{name}, step {step}");
+                same_step_of_segments::<f32>(&mut cpu, stream, |list| cuda.run_step(list), &what);
             }
         }
     }

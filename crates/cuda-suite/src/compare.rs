@@ -7,7 +7,8 @@ use corrnoise::cuda::cudarc::driver::{CudaStream, DeviceRepr};
 use corrnoise::cuda::{Cuda, CudaOptions, DeviceGradient, OnCuda};
 use corrnoise::grid::DitherBlock;
 use corrnoise::{
-    Cpu, CpuOptions, Element, Form, Gradients, Incarnations, Key, Mechanism, Place, Plan, RunKey, Shard,
+    Cpu, CpuOptions, Element, Form, Gradients, Incarnations, Key, Mechanism, Place, Plan, Result, Rounds,
+    RunKey, Shard,
 };
 use corrnoise_testkit::cases::every_form;
 use corrnoise_testkit::gradients::{assert_same, gradient, grid_edge};
@@ -64,12 +65,52 @@ pub fn ways(form: &Form) -> Vec<CudaOptions> {
     options.into_iter().filter(|options| options.rows_ahead_of(form, 1, 0).is_ok()).collect()
 }
 
+/// A plan of a form for every number of rounds, on the finest grid.
+pub fn every_number_of_rounds(num_steps: u64, form: &Form) -> [(Rounds, Plan); 3] {
+    let plan = Plan::new(num_steps, form.clone(), 0.75).expect("a plan").with_finest_grid().expect("a grid");
+    [Rounds::R8, Rounds::R12, Rounds::R20]
+        .map(|rounds| (rounds, plan.clone().with_rounds(rounds).expect("a number of rounds")))
+}
+
 /// Runs a plan on both engines on a shard of one segment and compares every step.
 pub fn same_steps<E: Both>(stream: &Arc<CudaStream>, plan: &Plan, shard: &Shard, onto: Onto, what: &str) {
+    same_steps_with::<E>(stream, plan, shard, CudaOptions::default(), onto, what);
+}
+
+/// Does what [`same_steps`] does, with options of the CUDA engine.
+pub fn same_steps_with<E: Both>(
+    stream: &Arc<CudaStream>,
+    plan: &Plan,
+    shard: &Shard,
+    options: CudaOptions,
+    onto: Onto,
+    what: &str,
+) {
     let mut cpu = Mechanism::cpu(plan, key(), shard.clone()).expect("a CPU run");
-    let mut cuda = Mechanism::cuda(plan, key(), shard.clone(), stream).expect("a CUDA run");
+    let mut cuda = Mechanism::cuda_with(plan, key(), shard.clone(), stream, options).expect("a CUDA run");
     for step in 0..plan.num_steps() {
         same_step::<E>(&mut cpu, &mut cuda, onto, &format!("{what}, step {step}"));
+    }
+}
+
+/// Makes the next step on one gradient per segment and compares with the CPU engine. `step` makes it on the device.
+pub fn same_step_of_segments<E: Both>(
+    cpu: &mut Mechanism,
+    stream: &Arc<CudaStream>,
+    step: impl FnOnce(&[DeviceGradient<'_>]) -> Result<()>,
+    what: &str,
+) {
+    let lens = cpu.shard().segments().iter().map(|segment| segment.end - segment.start);
+    let mut expected: Vec<Vec<E>> = lens.map(|len| Onto::Values.gradient(len)).collect();
+    let to_device = |gradient| stream.clone_htod(gradient).expect("a copy to the device");
+    let mut device: Vec<_> = expected.iter().map(to_device).collect();
+    let list: Vec<_> = device.iter_mut().map(|g| DeviceGradient::from_slice(g, stream)).collect();
+    step(&list).expect("a CUDA step");
+    drop(list);
+    cpu.add_to_all(&mut expected.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>()).expect("a CPU step");
+    for (i, (expected, device)) in expected.iter().zip(&device).enumerate() {
+        let got = stream.clone_dtoh(device).expect("a copy from the device");
+        assert_same(expected, &got, &format!("{what}, segment {i}"));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Noise that the host makes and the device adds: the same bits, at every step and after every interruption.
 
-use crate::compare::{Both, Onto, key, same_bits_at};
+use crate::compare::{Both, Onto, key, same_bits_at, same_step_of_segments};
 use crate::replay::{LEN, fork, pointer};
 use corrnoise::cuda::cudarc::driver::result::ctx;
 use corrnoise::cuda::cudarc::driver::{CudaStream, sys};
@@ -9,7 +9,6 @@ use corrnoise::{
     CpuOptions, Dtype, Error, Form, Layout, Mechanism, Place, Plan, Resume, Shard, with_element,
 };
 use corrnoise_testkit::cases::every_form;
-use corrnoise_testkit::gradients::assert_same;
 use half::f16;
 use std::sync::Arc;
 
@@ -34,16 +33,7 @@ pub(crate) fn every_form_of_one_segment<E: Both>(stream: &Arc<CudaStream>) {
 /// Makes the next step on one gradient per segment, and compares with the CPU engine.
 fn same_step<E: Both>(cpu: &mut Mechanism, noise: &mut Mechanism<HostMade>, what: &str) {
     let stream = noise.backend().stream().clone();
-    let lens = cpu.shard().segments().iter().map(|segment| segment.end - segment.start);
-    let mut expected: Vec<Vec<E>> = lens.map(|len| Onto::Values.gradient(len)).collect();
-    let mut device: Vec<_> = expected.iter().map(|g| stream.clone_htod(g).unwrap()).collect();
-    let list: Vec<_> = device.iter_mut().map(|g| DeviceGradient::from_slice(g, &stream)).collect();
-    noise.run_step(&list).unwrap();
-    drop(list);
-    cpu.add_to_all(&mut expected.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>()).unwrap();
-    for (i, (expected, device)) in expected.iter().zip(&device).enumerate() {
-        assert_same(expected, &stream.clone_dtoh(device).unwrap(), &format!("{what}, segment {i}"));
-    }
+    same_step_of_segments::<E>(cpu, &stream, |list| noise.run_step(list), what);
 }
 
 /// More tensors than a part has tiles, tensors of several parts, every number type, and windows of one part up to the whole row.

@@ -1,10 +1,13 @@
 //! The device gives the same bits as the CPU engine, which `tests/` compares with the reference.
 
-use crate::compare::{Both, Onto, every_way, key, on_device, same_bits, same_step, same_steps};
+use crate::compare::{
+    Both, Onto, every_number_of_rounds, every_way, key, on_device, same_bits, same_step,
+    same_step_of_segments, same_steps,
+};
+use corrnoise::cuda::OnCuda;
 use corrnoise::cuda::cudarc::driver::CudaStream;
-use corrnoise::cuda::{DeviceGradient, OnCuda};
 use corrnoise::form::{Kernel, Regenerate, Ring};
-use corrnoise::{CpuOptions, Dtype, Form, Layout, Mechanism, Plan, Resume, Rounds, Shard, with_element};
+use corrnoise::{CpuOptions, Dtype, Form, Layout, Mechanism, Plan, Resume, Shard, with_element};
 use corrnoise_testkit::cases::{every_form, inverse_square_root_coefs, square_root_coefs};
 use corrnoise_testkit::gradients::assert_same;
 use half::{bf16, f16};
@@ -41,13 +44,7 @@ pub(crate) fn every_kernel_type_and_number_of_rounds(stream: &Arc<CudaStream>) {
         }
     }
     for (name, form) in every_form(STEPS) {
-        for rounds in [Rounds::R8, Rounds::R12, Rounds::R20] {
-            let plan = Plan::new(STEPS, form.clone(), 0.75)
-                .unwrap()
-                .with_finest_grid()
-                .unwrap()
-                .with_rounds(rounds)
-                .unwrap();
+        for (rounds, plan) in every_number_of_rounds(STEPS, &form) {
             for dtype in Dtype::ALL {
                 let what = format!("{name}, {rounds:?}, {dtype}");
                 with_element!(dtype, E => all::<E>(stream, &plan, &what));
@@ -80,17 +77,8 @@ pub(crate) fn several_tensors_are_one_launch(stream: &Arc<CudaStream>) {
         let mut cpu = Mechanism::cpu(&plan, key(), layout.whole()).unwrap();
         let mut cuda = Mechanism::cuda(&plan, key(), layout.whole(), stream).unwrap();
         for step in 0..3 {
-            let lens: Vec<_> = layout.tensors().iter().map(|t| t.coords.end - t.coords.start).collect();
-            let mut expected: Vec<Vec<f32>> = lens.iter().map(|len| Onto::Values.gradient(*len)).collect();
-            let mut device: Vec<_> = expected.iter().map(|g| stream.clone_htod(g).unwrap()).collect();
-            let list: Vec<_> = device.iter_mut().map(|g| DeviceGradient::from_slice(g, stream)).collect();
-            cuda.run_step(&list).unwrap();
-            drop(list);
-            cpu.add_to_all(&mut expected.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>()).unwrap();
-            for (i, (expected, device)) in expected.iter().zip(&device).enumerate() {
-                let got = stream.clone_dtoh(device).unwrap();
-                assert_same(expected, &got, &format!("{name}, step {step}, tensor {i}"));
-            }
+            let what = format!("{name}, step {step}");
+            same_step_of_segments::<f32>(&mut cpu, stream, |list| cuda.run_step(list), &what);
         }
     }
 }

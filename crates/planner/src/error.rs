@@ -1,5 +1,7 @@
 //! The one error type of the crate: every variant names the value it met and what was expected.
 
+use std::fmt::Display;
+
 /// What can go wrong between a training schedule and a strategy's numbers.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -57,11 +59,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     /// A number outside its domain.
-    pub fn parameter(
-        name: impl Into<String>,
-        value: impl std::fmt::Display,
-        expected: impl Into<String>,
-    ) -> Self {
+    pub fn parameter(name: impl Into<String>, value: impl Display, expected: impl Into<String>) -> Self {
         Error::Engine(corrnoise_core::Error::parameter(name, value, expected))
     }
 

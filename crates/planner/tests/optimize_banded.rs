@@ -1,7 +1,10 @@
 //! The optimiser of banded strategies with normalised columns.
 
+mod random;
+
 use corrnoise_planner::optimize::{Objective, Problem, banded, dense, toeplitz, unobserved};
 use corrnoise_planner::{Exactness, Factorization, Participation, Strategy, Workload};
+use random::Random;
 
 /// With as many bands as steps this is the dense optimum: the monograph's Dense columns.
 #[test]
@@ -56,11 +59,8 @@ fn what_cannot_be_optimised_is_named() {
 /// Compares free rows and dense matrices over random sizes, bands and participations.
 #[test]
 fn nothing_invalid_comes_back() {
-    let mut state = 11_u64;
-    let mut below = |limit: usize| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) as usize % limit
-    };
+    let mut random = Random(11);
+    let mut below = |bound| random.below(bound);
     for _ in 0..60 {
         let num_steps = 2 + below(40);
         let min_sep = 1 + below(num_steps);

@@ -1,7 +1,10 @@
 //! Optimised Toeplitz strategies: the monograph's columns, certificates, and that nothing invalid ever comes out.
 
+mod random;
+
 use corrnoise_planner::optimize::{Objective, Problem, toeplitz, unobserved};
 use corrnoise_planner::{Adjacency, Exactness, Factorization, Participation, Strategy, Workload};
+use random::Random;
 
 /// Compares with the columns Toeplitz and Col-Norm. of the RMSE table: the Toeplitz strategy of least RMS loss, and the same with its
 /// columns normalised.
@@ -46,11 +49,8 @@ fn the_square_root_is_the_max_optimum() {
 
 #[test]
 fn nothing_invalid_and_nothing_worse_than_the_start() {
-    let mut state = 7_u64;
-    let mut below = |limit: usize| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) as usize % limit
-    };
+    let mut random = Random(7);
+    let mut below = |bound| random.below(bound);
     for _ in 0..150 {
         let num_steps = 2 + below(300);
         let separation = 1 + below(num_steps);

@@ -1,5 +1,7 @@
 //! Plans that the planner writes verify, edited ones do not, and claims change in the right direction.
 
+mod random;
+
 use corrnoise_core::{Plan, Sampling};
 use corrnoise_planner::account::Budget;
 use corrnoise_planner::optimize::{Iteration, Observe, Stage, unobserved};
@@ -7,6 +9,7 @@ use corrnoise_planner::{
     Adjacency, Blt, Error, Estimator, Factorization, Goal, Method, Participation, PrivacyUnit, Request,
     Schedule, Strategy, Terms, Workload, calibrate, names, verify,
 };
+use random::Random;
 use serde_json::Value;
 use std::ops::ControlFlow;
 
@@ -130,16 +133,6 @@ fn leaves(value: &Value, path: &str, out: &mut Vec<String>) {
             list.iter().enumerate().for_each(|(i, value)| leaves(value, &format!("{path}/{i}"), out));
         }
         _ => out.push(path.into()),
-    }
-}
-
-/// A small generator with a fixed seed, so that the test is the same every time.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) as usize % bound
     }
 }
 

@@ -7,7 +7,7 @@ use super::machine::Machine;
 use super::throughput::{self, Kind, Measured, Prepare, median_of};
 use crate::failure::Result;
 use crate::parse::Device;
-use corrnoise::examine::Way;
+use corrnoise::examine::{TimedSteps, Way};
 use corrnoise::planner::{Execution, Moved};
 use corrnoise::{Dtype, examine};
 
@@ -28,7 +28,8 @@ pub fn measure(args: &BenchArgs, ordinal: usize) -> Result<Machine> {
         let rows_ahead = Execution::rows_ahead_on_gpu(&form);
         let time = |rows_ahead, prepare| {
             let way = Way { rows_ahead, prepare };
-            device.step_seconds(&form, bands, params, Dtype::F32, way, timed)
+            let (form, dtype) = (&form, Dtype::F32);
+            device.step_seconds(TimedSteps { form, history: bands, dim: params, dtype, way, count: timed })
         };
         let rate = |mut seconds: Vec<f64>| params as f64 / median_of(&mut seconds);
         let params_per_second = rate(time(rows_ahead, false)?.step);

@@ -1,12 +1,12 @@
 //! Cases of the kernels that make rows ahead, and of the one that adds them. Rows of a turn follow each other by name, so all steps of a
 //! case belong to one incarnation and to the plan.
 
-#![allow(clippy::single_range_in_vec_init, reason = "a shard of one segment is a list of one range")]
-
 use super::case::{Action, Case, Lowered, Onto};
-use super::list::{edges, few_keys, one_by_one};
 use super::rare;
 use super::runs::Runs;
+use super::shared::{
+    TILE, TWO_TILES, edges, ended, far, infinities, on_the_grid, one_by_one, replay_in_parts,
+};
 use corrnoise::backend::Add;
 use corrnoise::cuda::CudaOptions;
 use corrnoise::form::{Kernel, Ring};
@@ -38,22 +38,23 @@ pub(super) fn steps(plan: &Plan, range: Range<u64>) -> Result<Vec<Lowered>> {
 
 /// The cases that every mutant of a module runs, cheapest first.
 pub(super) fn fast(runs: Runs, rows: usize, f16: bool) -> Result<Vec<Case>> {
+    let options = options(Some(rows));
     let mut cases = vec![
         // These have one step, so that any number of rows ahead will do.
-        rare::tails(runs, options(Some(rows)))?,
-        rare::named_tails(runs, options(Some(rows)))?,
+        rare::tails(runs, options)?,
+        rare::named_tails(runs, options)?,
         few_rows(runs)?,
-        turns(runs, rows)?,
-        at_the_edges(runs, rows)?,
-        far(runs, rows)?,
-        replayed(runs, rows)?,
-        past_the_end(runs, rows)?,
-        ended(runs, rows)?,
-        on_the_grid(runs, rows)?,
-        long_table(runs, rows)?,
+        turns(runs, rows)?.with_options(options),
+        at_the_edges(runs)?.with_options(options),
+        far(runs, 4, steps)?.with_options(options),
+        replayed(runs)?.with_options(options),
+        past_the_end(runs)?.with_options(options),
+        ended(runs, steps)?.with_options(options),
+        on_the_grid(runs, steps)?.with_options(options),
+        long_table(runs)?.with_options(options),
     ];
     if matches!(runs, Runs::Ring { .. }) {
-        cases.push(varying(rows)?);
+        cases.push(varying(rows)?.with_options(options));
     }
     if f16 {
         cases.push(overflows(runs)?);
@@ -68,15 +69,13 @@ pub(super) fn deep(runs: Runs, rows: usize) -> Result<Vec<Case>> {
         .with_rounds(Rounds::R8)?;
     let steps = steps(&plan, 0..plan.num_steps())?;
     let onto = |i| if i % 2 == 0 { Onto::Edge { above: i % 4 == 0 } } else { Onto::Cancelled };
-    let actions = one_by_one(steps, onto);
-    let segments = vec![0..1 << 17, (1 << 17) + 5 * 512 + 1..1 << 18];
+    let segments = [(0..1 << 17, 0), ((1 << 17) + 5 * TILE + 1..1 << 18, 1)];
     let options = options(Some(rows));
-    let deep = Case { name: "deep", plan, keys: few_keys(), segments, shifts: vec![0, 1], options, actions };
     let mut cases = vec![
         rare::last_bits(runs, ROW_BY_ROW)?,
         rare::extensions(runs, ROW_BY_ROW)?,
         rare::many_tails(runs, ROW_BY_ROW)?,
-        deep,
+        Case::new("deep", plan, segments, one_by_one(steps, onto)).with_options(options),
     ];
     cases.extend(rare::ends(runs, options)?);
     Ok(cases)
@@ -86,8 +85,7 @@ pub(super) fn deep(runs: Runs, rows: usize) -> Result<Vec<Case>> {
 fn turns(runs: Runs, rows: usize) -> Result<Case> {
     let plan = Plan::new(48, runs.form(rows + 5)?.with_restarts(37)?, 0.7313)?.with_finest_grid()?;
     let actions = one_by_one(steps(&plan, 0..48)?, |i| [Onto::Cancelled, Onto::Values][i % 2]);
-    let (segments, options) = (vec![100..19 * 512 + 7], options(Some(rows)));
-    Ok(Case { name: "turns", plan, keys: few_keys(), segments, shifts: vec![0], options, actions })
+    Ok(Case::new("turns", plan, [(100..19 * TILE + 7, 0)], actions))
 }
 
 /// Turns of three rows, on fewer tiles than rows and on more, and restarts within a turn.
@@ -96,87 +94,38 @@ fn few_rows(runs: Runs) -> Result<Case> {
     let mut all = steps(&plan, 0..14)?;
     all[3].add = Add::Plain(0.3);
     let actions = one_by_one(all, |i| [Onto::Values, Onto::Cancelled][i % 2]);
-    let segments = vec![3..700, 1_024..1_030, 2_048..3_999];
-    let options = options(Some(3));
-    Ok(Case { name: "few rows", plan, keys: few_keys(), segments, shifts: vec![0, 1, 2], options, actions })
+    let segments = [(3..700, 0), (1_024..1_030, 1), (2_048..3_999, 2)];
+    Ok(Case::new("few rows", plan, segments, actions).with_options(options(Some(3))))
 }
 
-fn at_the_edges(runs: Runs, rows: usize) -> Result<Case> {
+fn at_the_edges(runs: Runs) -> Result<Case> {
     let plan = Plan::new(12, runs.form(5)?.with_restarts(7)?, 0.7313)?.with_finest_grid()?;
-    let (segments, shifts) = edges();
     let onto = |i| [Onto::Values, Onto::Cancelled, Onto::Special, Onto::Halfway, Onto::Zero][i % 5];
     let actions = one_by_one(steps(&plan, 0..11)?, onto);
-    let options = options(Some(rows));
-    Ok(Case { name: "edges", plan, keys: few_keys(), segments, shifts, options, actions })
-}
-
-/// Coordinates where the low word of the block counter overflows, and coordinates beyond 2⁴⁷.
-fn far(runs: Runs, rows: usize) -> Result<Case> {
-    let plan = Plan::new(4, runs.form(1)?, 0.7313)?.with_finest_grid()?.with_rounds(Rounds::R20)?;
-    let segments =
-        vec![(1 << 36) - 700..(1 << 36) + 613, (1 << 47) + 131..(1 << 47) + 700, (1 << 48) - 5..1 << 48];
-    let actions = one_by_one(steps(&plan, 0..4)?, |_| Onto::Zero);
-    let options = options(Some(rows));
-    Ok(Case { name: "far", plan, keys: few_keys(), segments, shifts: vec![0, 2, 0], options, actions })
+    Ok(Case::new("edges", plan, edges(), actions))
 }
 
 /// Steps by value, then from two schedules on the device, then by value again; the form restarts within. The first schedule begins in the middle of a
 /// turn.
-fn replayed(runs: Runs, rows: usize) -> Result<Case> {
+fn replayed(runs: Runs) -> Result<Case> {
     let plan = Plan::new(40, runs.form(6)?.with_restarts(11)?, 0.7313)?.with_finest_grid()?;
-    let mut all = steps(&plan, 0..40)?;
-    let last = all.split_off(36);
-    let second = all.split_off(22);
-    let first = all.split_off(3);
-    let mut actions = one_by_one(all, |_| Onto::Values);
-    actions.push(Action::Replay { launches: first.len(), steps: first, onto: Onto::Values });
-    actions.push(Action::Replay { launches: second.len(), steps: second, onto: Onto::Special });
-    actions.extend(one_by_one(last, |_| Onto::Zero));
-    let segments = vec![3..520, 1_024..1_100, 2_049..9_000];
-    let options = options(Some(rows));
-    Ok(Case { name: "replayed", plan, keys: few_keys(), segments, shifts: vec![0, 1, 0], options, actions })
+    let actions = replay_in_parts(steps(&plan, 0..40)?, [3, 22, 36]);
+    Ok(Case::new("replayed", plan, [(3..520, 0), (1_024..1_100, 1), (2_049..9_000, 0)], actions))
 }
 
 /// A schedule that begins with the run and is launched too often.
-fn past_the_end(runs: Runs, rows: usize) -> Result<Case> {
+fn past_the_end(runs: Runs) -> Result<Case> {
     let plan = Plan::new(8, runs.form(3)?, 0.7313)?.with_finest_grid()?;
     let scheduled = steps(&plan, 0..2)?;
     let actions = vec![Action::Replay { launches: 4, steps: scheduled, onto: Onto::Values }];
-    let (segments, options) = (vec![5..1_031, 2_048..2_600], options(Some(rows)));
-    Ok(Case { name: "past the end", plan, keys: few_keys(), segments, shifts: vec![0, 1], options, actions })
-}
-
-/// Two graphs, each launched again after its replay ended, with steps left over in both schedules.
-fn ended(runs: Runs, rows: usize) -> Result<Case> {
-    let plan = Plan::new(12, runs.form(3)?.with_restarts(7)?, 0.7313)?.with_finest_grid()?;
-    let all = steps(&plan, 0..10)?;
-    let mut actions = one_by_one(all[..1].to_vec(), |_| Onto::Zero);
-    actions.push(Action::Graph { steps: all[1..7].to_vec(), launches: 3, after: 2, onto: Onto::Values });
-    actions.push(Action::Graph { steps: all[4..9].to_vec(), launches: 4, after: 1, onto: Onto::Special });
-    actions.extend(one_by_one(all[8..].to_vec(), |_| Onto::Values));
-    let (segments, options) = (vec![2..530, 1_025..1_111], options(Some(rows)));
-    Ok(Case { name: "ended", plan, keys: few_keys(), segments, shifts: vec![0, 1], options, actions })
-}
-
-/// Gradients at which the sum's rounding to the grid turns, by fours and one by one; then two steps without a grid.
-fn on_the_grid(runs: Runs, rows: usize) -> Result<Case> {
-    let plan = Plan::new(8, runs.form(2)?, 0.7313)?.with_finest_grid()?;
-    let mut steps = steps(&plan, 0..8)?;
-    steps[6].add = Add::Plain(0.3);
-    steps[7].add = Add::Plain(-1.25);
-    let (exactly, below) = (Onto::Edge { above: true }, Onto::Edge { above: false });
-    let onto = |i| [Onto::Units, exactly, below, Onto::Units, exactly, below, Onto::Special, Onto::Values][i];
-    let (segments, shifts) = (vec![3..1_100, 1_536..2_600], vec![0, 1]);
-    let (actions, options) = (one_by_one(steps, onto), options(Some(rows)));
-    Ok(Case { name: "grid", plan, keys: few_keys(), segments, shifts, options, actions })
+    Ok(Case::new("past the end", plan, [(5..1_031, 0), (2_048..2_600, 1)], actions))
 }
 
 /// More past outputs or rows than a kernel holds of its table at a time, or than one launch of `stage` carries.
-fn long_table(runs: Runs, rows: usize) -> Result<Case> {
+fn long_table(runs: Runs) -> Result<Case> {
     let plan = Plan::new(170, runs.form(140)?.with_restarts(151)?, 0.7313)?.with_finest_grid()?;
     let actions = one_by_one(steps(&plan, 0..165)?, |_| Onto::Zero);
-    let (segments, options) = (vec![510..1_100], options(Some(rows)));
-    Ok(Case { name: "long table", plan, keys: few_keys(), segments, shifts: vec![0], options, actions })
+    Ok(Case::new("long table", plan, [(510..1_100, 0)], actions))
 }
 
 /// A ring whose rows use more past outputs and fewer from step to step, so that in a turn the first, the last or others reach furthest back.
@@ -190,34 +139,18 @@ fn varying(rows: usize) -> Result<Case> {
     let coefs: Vec<Vec<f64>> = (0..130).map(coefs).collect();
     let plan = Plan::new(130, Kernel::Ring(Ring::varying(&coefs)?).into(), 0.7313)?.with_finest_grid()?;
     let actions = one_by_one(steps(&plan, 0..130)?, |_| Onto::Cancelled);
-    let (segments, options) = (vec![7..5 * 512 + 3], options(Some(rows)));
-    Ok(Case { name: "varying", plan, keys: few_keys(), segments, shifts: vec![0], options, actions })
+    Ok(Case::new("varying", plan, [(7..5 * TILE + 3, 0)], actions))
 }
 
-/// One infinity of each sign at each place of a thread. Step numbers descend, so that each step must lower the overflow flag.
+/// Infinities at each place of a thread. Step numbers descend, so that each step must lower the overflow flag.
 fn overflows(runs: Runs) -> Result<Case> {
     let plan = Plan::new(200, runs.form(1)?, 1e-3)?.with_finest_grid()?;
-    let mut actions = Vec::new();
-    let mut numbers = (0..200).rev();
-    let mut push = |onto, scale| -> Result<()> {
-        let number = numbers.next().expect("more steps than infinities");
-        let step = Lowered::of(&plan, number)?;
-        actions.push(Action::Step(step.with_scale(&plan, scale), onto));
-        Ok(())
+    let mut gradients = vec![(Onto::Zero, 1.0)];
+    gradients.extend(infinities(&[]).into_iter().chain([Onto::Special]).map(|onto| (onto, 1e-3)));
+    assert!(gradients.len() < 200, "more steps than gradients");
+    let action = |(number, (onto, scale))| {
+        Ok(Action::Step(Lowered::of(&plan, number)?.with_scale(&plan, scale), onto))
     };
-    push(Onto::Zero, 1.0)?;
-    for segment in 0..2 {
-        for place in 0..16 {
-            let at = |place: usize| 128 * (place / 4) + 4 * 11 + place % 4;
-            push(Onto::Infinity { segment, at: [at(place); 2], negative: false }, 1e-3)?;
-            push(Onto::Infinity { segment, at: [at(place); 2], negative: true }, 1e-3)?;
-            // With two infinities at a time, one must not hide the other.
-            for other in [0, place / 4 * 4] {
-                push(Onto::Infinity { segment, at: [at(place), at(other)], negative: false }, 1e-3)?;
-            }
-        }
-    }
-    push(Onto::Special, 1e-3)?;
-    let (segments, shifts) = (vec![0..512, 1_024..1_536], vec![0, 1]);
-    Ok(Case { name: "overflows", plan, keys: few_keys(), segments, shifts, options: ROW_BY_ROW, actions })
+    let actions = (0..200).rev().zip(gradients).map(action).collect::<Result<_>>()?;
+    Ok(Case::new("overflows", plan, TWO_TILES, actions).with_options(ROW_BY_ROW))
 }

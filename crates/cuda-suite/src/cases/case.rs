@@ -1,6 +1,7 @@
 //! A test case for (mutated) kernels: a plan, segments of the coordinate space, and a list of actions.
 
 use super::edge::{Noise, edge, in_units};
+use super::witnesses::few_keys;
 use crate::compare::Both;
 use corrnoise::backend::{Add, Step, StepKernel};
 use corrnoise::cuda::CudaOptions;
@@ -253,6 +254,27 @@ const GUARD: usize = 8;
 pub(super) const ENDS: &str = "ends";
 
 impl Case {
+    /// A case with three keys and the default options. Each segment comes with its shift, see [`Case::shifts`].
+    pub fn new(
+        name: &'static str,
+        plan: Plan,
+        segments: impl IntoIterator<Item = (Range<u64>, u64)>,
+        actions: Vec<Action>,
+    ) -> Case {
+        let (segments, shifts) = segments.into_iter().unzip();
+        Case { name, plan, keys: few_keys(), segments, shifts, options: CudaOptions::default(), actions }
+    }
+
+    /// The same case with other options.
+    pub fn with_options(self, options: CudaOptions) -> Case {
+        Case { options, ..self }
+    }
+
+    /// The same case with other keys.
+    pub fn with_keys(self, keys: Arc<Vec<RunKey>>) -> Case {
+        Case { keys, ..self }
+    }
+
     /// The shard that consists of the segments.
     pub fn shard(&self) -> Result<Shard> {
         let end = self.segments.iter().map(|segment| segment.end).max().unwrap_or(1);

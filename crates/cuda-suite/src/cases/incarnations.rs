@@ -1,12 +1,9 @@
 //! Cases with rows of many incarnations, each with a key of its own, and lists longer than one launch carries.
 
-#![allow(clippy::single_range_in_vec_init, reason = "a shard of one segment is a list of one range")]
-
 use super::case::{Action, Case, Lowered, Onto, Work};
-use super::list::{few_keys, one_by_one};
 use super::runs::Runs;
+use super::shared::one_by_one;
 use super::witnesses::key;
-use corrnoise::cuda::CudaOptions;
 use corrnoise::{Family, Plan, Result, Row, RunKey};
 use std::sync::{Arc, OnceLock};
 
@@ -42,15 +39,7 @@ pub(super) fn scheduled(
     let named = |(t, row)| Lowered::of(&plan, t)?.with_row(row);
     let steps: Vec<_> = (0..).zip(rows).map(named).collect::<Result<_>>()?;
     let actions = vec![Action::Replay { launches: steps.len(), steps, onto: Onto::Zero }];
-    Ok(Case {
-        name,
-        plan,
-        keys,
-        segments: vec![1..400],
-        shifts: vec![3],
-        options: CudaOptions::default(),
-        actions,
-    })
+    Ok(Case::new(name, plan, [(1..400, 3)], actions).with_keys(keys))
 }
 
 /// Hundreds of incarnations: what a backend costs grows with their number.
@@ -72,29 +61,12 @@ pub(super) fn incarnations(runs: Runs) -> Result<Case> {
     let lists = [number(0, rows.clone()), number(1, vec![]), number(2, rows.into_iter().rev().collect())];
     let lists = lists.into_iter().collect::<Result<_>>()?;
     let actions = one_by_one(lists, |_| Onto::Zero);
-    let keys = many_keys();
-    Ok(Case {
-        name: "incarnations",
-        plan,
-        keys,
-        segments: vec![1..513],
-        shifts: vec![3],
-        options: CudaOptions::default(),
-        actions,
-    })
+    Ok(Case::new("incarnations", plan, [(1..513, 3)], actions).with_keys(many_keys()))
 }
 
 /// 260 terms, which are more words than one launch of `stage` carries.
 pub(super) fn long_list(runs: Runs) -> Result<Case> {
     let plan = Plan::new(262, runs.form(260)?, 0.7313)?.with_finest_grid()?;
     let actions = vec![Action::Step(Lowered::of(&plan, 261)?, Onto::Zero)];
-    Ok(Case {
-        name: "long list",
-        plan,
-        keys: few_keys(),
-        segments: vec![100..140],
-        shifts: vec![0],
-        options: CudaOptions::default(),
-        actions,
-    })
+    Ok(Case::new("long list", plan, [(100..140, 0)], actions))
 }

@@ -13,6 +13,7 @@ mod list;
 mod mistakes;
 mod rare;
 mod runs;
+mod shared;
 mod witnesses;
 
 pub use case::{Action, Case, Lowered, Onto, Work};

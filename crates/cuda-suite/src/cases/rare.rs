@@ -1,11 +1,9 @@
 //! Cases at coordinates with a property that one in thousands or in billions has: small radius words, words at a limit, and
 //! normals whose last bit depends on the last bit of a coefficient.
 
-#![allow(clippy::single_range_in_vec_init, reason = "a shard of one segment is a list of one range")]
-
 use super::case::{Action, Case, ENDS, Lowered, Onto};
-use super::list::{TILE, few_keys};
 use super::runs::Runs;
+use super::shared::TILE;
 use super::witnesses;
 use corrnoise::cuda::CudaOptions;
 use corrnoise::{Plan, Result, Rounds, Row};
@@ -19,11 +17,10 @@ fn over_tiles(
     steps: impl IntoIterator<Item = (Row, f32, Onto)>,
 ) -> Result<Case> {
     let plan = Plan::new(1, runs.form(1)?, 1.0)?.with_finest_grid()?.with_rounds(Rounds::R8)?;
-    let segments: Vec<_> = tiles.map(|tile| TILE * tile..TILE * (tile + 1)).collect();
-    let shifts = vec![0; segments.len()];
+    let segments = tiles.map(|tile| (TILE * tile..TILE * (tile + 1), 0));
     let action = |(row, scale, onto)| Ok(Action::Step(Lowered::of_row(&plan, row, scale)?, onto));
     let actions = steps.into_iter().map(action).collect::<Result<_>>()?;
-    Ok(Case { name, plan, keys: few_keys(), segments, shifts, options, actions })
+    Ok(Case::new(name, plan, segments, actions).with_options(options))
 }
 
 /// The gradients that show a last bit which is wrong in either direction.
@@ -43,8 +40,7 @@ pub(super) fn ends(runs: Runs, options: CudaOptions) -> Result<Vec<Case>> {
     let of_place = |place: u64| {
         let end = 128 * (place / 4) + 4 * 11 + place % 4 + 1;
         let actions = vec![Action::Step(Lowered::of(&plan, 0)?, Onto::Values)];
-        let (plan, segments) = (plan.clone(), vec![1..end]);
-        Ok(Case { name: ENDS, plan, keys: few_keys(), segments, shifts: vec![0], options, actions })
+        Ok(Case::new(ENDS, plan.clone(), [(1..end, 0)], actions).with_options(options))
     };
     (0..16).map(of_place).collect()
 }

@@ -5,7 +5,7 @@
 
 use corrnoise::chacha::ChaCha;
 use corrnoise::{Family, Result, Rounds, Row, RunKey};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Per pair, a block whose radius word is below 2¹⁶, the limit of a tail.
 const SMALL: [u64; 8] = [7_130, 88_098, 40_466, 73_900, 140_946, 86_947, 27_211, 11_138];
@@ -170,6 +170,11 @@ pub(crate) fn key(incarnation: u16) -> RunKey {
         *byte ^= number;
     }
     RunKey::from_bytes(bytes)
+}
+
+/// The keys of a run's first few incarnations.
+pub(super) fn few_keys() -> Arc<Vec<RunKey>> {
+    Arc::new((0..3).map(key).collect())
 }
 
 #[cfg(test)]

@@ -75,19 +75,17 @@ def largest_mu(eps, d):
     return solve(lambda m: delta(eps, m),
                  lambda m: exp(-(eps / m - m / 2) ** 2 / 2) / sqrt(2 * pi), lo, hi, d)
 
+def write(path, title, givens, answer):
+    with open(path, "w") as f:
+        f.write(f"# {title}; 25 digits)\n")
+        for given in givens:
+            for d in DELTAS:
+                f.write(f"{given!r} {d!r} {nstr(answer(given, d), 25)}\n")
+            f.flush()
+
 def main():
-    with open("gdp_extremes.txt", "w") as f:
-        f.write("# mu delta epsilon   (smallest epsilon >= 0 with delta(epsilon; mu) <= delta; 25 digits)\n")
-        for mu in MUS:
-            for d in DELTAS:
-                f.write(f"{mu!r} {d!r} {nstr(epsilon(mu, d), 25)}\n")
-            f.flush()
-    with open("gdp_inverse.txt", "w") as f:
-        f.write("# epsilon delta mu   (largest mu with delta(epsilon; mu) <= delta; 25 digits)\n")
-        for e in EPSS:
-            for d in DELTAS:
-                f.write(f"{e!r} {d!r} {nstr(largest_mu(e, d), 25)}\n")
-            f.flush()
+    write("gdp_extremes.txt", "mu delta epsilon   (smallest epsilon >= 0 with delta(epsilon; mu) <= delta", MUS, epsilon)
+    write("gdp_inverse.txt", "epsilon delta mu   (largest mu with delta(epsilon; mu) <= delta", EPSS, largest_mu)
 
 if __name__ == "__main__":
     main()

@@ -7,6 +7,7 @@ use super::session::Session;
 use crate::bench::{Gpu, bench_forms, median_of};
 use crate::failure::Result;
 use crate::progress::Progress;
+use corrnoise::examine::TimedSteps;
 use corrnoise::planner::{Execution, Moved};
 use corrnoise::{Dtype, Form};
 use serde::Serialize;
@@ -148,9 +149,15 @@ fn time(
     row: &mut Throughput,
 ) -> Result<()> {
     let device = session.device()?;
-    // A step has all its rows only after as many as there are bands.
-    let mut seconds =
-        device.step_seconds(form, bands, row.parameters, gradient, row.options.into(), TIMED)?;
+    let mut seconds = device.step_seconds(TimedSteps {
+        form,
+        // A step has all its rows only after as many as there are bands.
+        history: bands,
+        dim: row.parameters,
+        dtype: gradient,
+        way: row.options.into(),
+        count: TIMED,
+    })?;
     let moved = row.bytes_per_param * row.parameters as f64;
     let mut copies = device.copy_seconds((moved / 2.0) as usize, TIMED)?;
     let (step, copy) = (median_of(&mut seconds.step), median_of(&mut copies));

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import torch
 
 from .._native import Batch, Key, Layout, Mechanism, Plan
 from ..errors import CheckpointError
+from ..options import EngineOptions, takes
 from .batches import BatchSampler
 from .parameters import Parameters, Place, gradients_of, mark_changed, named_parameters
 
@@ -31,33 +32,14 @@ class CorrelatedNoise:
     state and rows ahead take per parameter. The bits are the same with all of them.
     """
 
+    @takes(EngineOptions)
     def __init__(
-        self,
-        parameters: Parameters,
-        plan: Plan,
-        key: Key,
-        *,
-        attribute: str = "grad",
-        threads: int = 0,
-        compact: bool = False,
-        prepare_threads: int = 0,
-        rows_ahead: int | None = None,
-        prepare_stream: bool = False,
-        max_state_bytes: int | None = None,
+        self, parameters: Parameters, plan: Plan, key: Key, *, attribute: str = "grad", **options: Unpack[EngineOptions]
     ) -> None:
         self._named = named_parameters(parameters)
         self._attribute = attribute
         self._layout = Layout({name: p.numel() for name, p in self._named.items()})
-        device = next(iter(self._named.values())).device
-        self._place = Place(
-            device,
-            threads=threads,
-            compact=compact,
-            prepare_threads=prepare_threads,
-            rows_ahead=rows_ahead,
-            prepare_stream=prepare_stream,
-            max_state_bytes=max_state_bytes,
-        )
+        self._place = Place(next(iter(self._named.values())).device, **options)
         # A program that goes on makes this first and then loads a state: until then, no step that was made before.
         self._mechanism = Mechanism(plan, key, self._layout, awaits_state=True, **self._place.options)
 

@@ -1,0 +1,12 @@
+//! Random numbers that are the same every time, for tests of many cases.
+
+/// A small generator; the number is its seed.
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number, from 0 to `bound - 1`.
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % bound
+    }
+}
