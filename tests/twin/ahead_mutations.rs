@@ -3,7 +3,7 @@
 use super::Onto;
 use super::ahead::{Case, Pair, add_module, compare_ahead};
 use super::ahead_cases::{forms, within};
-use super::module::{Mutation, compiler};
+use super::module::{Mutation, compiler, one_of};
 use corrnoise::{Isa, Plan};
 
 /// The name of a mistake, a text of the source, and what it becomes.
@@ -105,7 +105,7 @@ fn mutations_of_rows_ahead_are_noticed() {
         })
     };
     for (name, file, mistakes) in MISTAKES {
-        for (mistake, from, to) in mistakes {
+        for (mistake, from, to) in mistakes.iter().step_by(one_of()) {
             let difference = difference(name, Some((file, from, to)));
             println!("{mistake}: {difference:?}");
             assert!(difference.is_some(), "{mistake} was not noticed");

@@ -100,3 +100,18 @@ impl Module {
         unsafe { entry(args, blocks) };
     }
 }
+
+/// True if `CORRNOISE_TWIN` is `all`: every value, every turn and every mistake, which takes minutes. CI asks for it.
+fn is_everything_asked_for() -> bool {
+    std::env::var("CORRNOISE_TWIN").is_ok_and(|what| what == "all")
+}
+
+/// The last coordinate of a long comparison, or a tenth of it.
+pub(super) fn part(end: u64) -> u64 {
+    if is_everything_asked_for() { end } else { end / 10 }
+}
+
+/// Of so many cases one is run; all of them if everything is asked for.
+pub(super) fn one_of() -> usize {
+    if is_everything_asked_for() { 1 } else { 5 }
+}
