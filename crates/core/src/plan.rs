@@ -4,7 +4,7 @@
 //! fingerprint detects damage and names the plan, but is no signature: anyone can compute it. Whether a claim holds, the planner checks.
 
 mod check_certificate;
-mod grid_exponent;
+pub(crate) mod grid_exponent;
 #[cfg(test)]
 mod tests;
 

@@ -134,7 +134,7 @@ fn rounding_is_that_of_the_exact_sum() {
     for case in 0..count {
         let scale = [1.0, 0.75, 1e-3, 3.7, 1.9e-6][(case % 5) as usize];
         let smaller = [1.0, 0.9, 0.12][(case / 5 % 3) as usize];
-        let exponent = *exponents(f64::from(scale * smaller)).start();
+        let exponent = *crate::plan::grid_exponent::exponents(f64::from(scale * smaller)).start();
         let grid = Grid::new(exponent, scale);
         let (z, word) = (noise(&mut random), random.next() as u32);
         let g = gradient(&mut random, &grid, z, word);

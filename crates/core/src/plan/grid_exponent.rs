@@ -59,7 +59,7 @@ pub(super) fn scales(num_steps: u64, form: &Form, stddev: f64) -> Result<(f64, f
 }
 
 /// The exponents of grids for rows whose smallest scale is this.
-fn exponents(smallest: f64) -> RangeInclusive<i32> {
+pub(crate) fn exponents(smallest: f64) -> RangeInclusive<i32> {
     floor_log2(smallest) - FINEST..=floor_log2(smallest) - COARSEST
 }
 

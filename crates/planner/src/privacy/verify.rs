@@ -151,7 +151,7 @@ mod tests {
     fn a_claim_is_computed_once_and_is_verifys() {
         let plan = plan(1.25);
         let first = verified(&plan).unwrap();
-        assert_eq!(*first, certificate::verify(&plan).unwrap());
+        assert_eq!(*first, recomputed(&plan).unwrap());
         let again = verified(&Plan::from_json(&plan.to_json()).unwrap()).unwrap();
         assert!(Arc::ptr_eq(&first, &again), "remembered by fingerprint");
         assert_eq!(verify(&plan).unwrap(), *first);
@@ -170,7 +170,7 @@ mod tests {
         let mut stated = plan.certificate().unwrap().clone();
         stated["claim"]["epsilon"] = 0.5.into();
         let edited = plan.with_certificate(stated).unwrap();
-        let message = certificate::verify(&edited).unwrap_err().to_string();
+        let message = recomputed(&edited).unwrap_err().to_string();
         assert!(message.contains("the plan's claim does not hold: it states claim.epsilon 0.5"), "{message}");
         for _ in 0..2 {
             let error = verified(&edited).unwrap_err();

@@ -1,8 +1,6 @@
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any, Literal, Unpack
-
-from .options import MechanismOptions
+from typing import Any, Literal
 
 __version__: str
 NOISE_SPEC_VERSION: int
@@ -169,7 +167,16 @@ class Mechanism:
         *,
         resume: Literal["new", "exact"] = "new",
         nonce: bytes | None = None,
-        **options: Unpack[MechanismOptions],
+        ranges: Sequence[tuple[int, int]] | None = None,
+        replica: bool = False,
+        threads: int = 0,
+        compact: bool = False,
+        prepare_threads: int = 0,
+        rows_ahead: int | None = None,
+        prepare_stream: bool = False,
+        max_state_bytes: int | None = None,
+        device: str = "cpu",
+        stream: int = 0,
     ) -> Mechanism: ...
     def add_to(self, gradients: Any, batch: Batch | Literal["unchecked"] | None = None) -> None: ...
     def prepare(self) -> None: ...

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::optimize::{Objective, unobserved};
-use crate::privacy::certificate::verify;
 use crate::privacy::claim::PrivacyUnit;
 use crate::privacy::sensitivity::Adjacency;
+use crate::privacy::verify;
 use crate::utility::workload::Workload;
 
 fn question(setting: Setting, steps: usize, epsilon: f64) -> Question {
