@@ -1,7 +1,7 @@
 //! A step on device memory, on the caller's stream, with the feature `cuda` only.
 
-use crate::add_to::dtype;
 use crate::argument::{Out, borrow, borrow_or_default, flag, list};
+use crate::gradients::dtype;
 use crate::key::KeyHandle;
 use crate::mechanism::{MechanismHandle, Saved, resume, start};
 use crate::plan::PlanHandle;

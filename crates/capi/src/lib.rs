@@ -12,19 +12,19 @@
 // One contract holds for every entry; the text above and the header's first lines are it.
 #![allow(clippy::missing_safety_doc)]
 
-mod add_to;
 mod argument;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod gradients;
 mod key;
 mod mechanism;
 mod plan;
 mod shard;
 mod status;
 
-pub use add_to::*;
 #[cfg(feature = "cuda")]
 pub use cuda::*;
+pub use gradients::*;
 pub use key::*;
 pub use mechanism::*;
 pub use plan::*;
