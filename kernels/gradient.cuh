@@ -108,9 +108,8 @@ DEVICE float add_on_grid(const Grid &grid, float g, float z, u32 word) {
     const float nearest = rintf(whole);
     const float rest = __fadd_rn(whole, -nearest);
     const float integer = __fadd_rn(__fmaf_rn(grid.scale, z, to_integer), -(to_integer + offset));
-    const float power = BITS(__float_as_uint(z) & 0x7f800000);
-    const float last_place = __fmul_rn(power, __int2float_rn((int)word));
-    const float fraction = __fmaf_rn(last_place, grid.dither, __fmaf_rn(grid.scale, z, -integer));
+    const float undithered = __fmaf_rn(grid.scale, z, -integer);
+    const float fraction = __fmaf_rn(__int2float_rn((int)word), grid.dither, undithered);
     // The specification compares `rest` with differences of a constant and `fraction`. This sum, cut off, is on the same side of the
     // constant as the exact sum; and where `rest` comes near a difference, that is exact too.
     const float sum = __fadd_rz(rest, fraction);

@@ -205,7 +205,9 @@ DEVICE void add(const Args &args, const Work &work, const float z[16]) {
             g[i / 2] = G::round(sum[0], sum[1]);
         }
     } else {
-        const Grid grid = {args.unit, args.per_unit, adding.scale, __fmul_rn(adding.scale, BITS(0x24000000))};
+        // The digits of the scale, with a power of two that makes all dither words an eighth to a quarter of a unit.
+        const float of_word = BITS((__float_as_uint(adding.scale) & 0x007fffff) | 0x2e000000);
+        const Grid grid = {args.unit, args.per_unit, adding.scale, of_word};
         const Dither dither = dither_of(adding.dither, work.block);
 #pragma unroll
         for (int i = 0; i < 16; i += 2) {

@@ -2,7 +2,8 @@
 //!
 //! A floating-point sum betrays its terms: the last digits of `g + x` lie on a lattice that depends on `g`. Here every result is
 //! `Γ·⌊(g + x)/Γ + ½⌋`, rounded once to f32: whatever `g` was, it lies on one lattice, and it is post-processing of the exact sum.
-//! The noise `x` itself is an f32, `z̃`, times a scale: its own lattice is filled by a secret dither of one unit in the last place.
+//! The noise `x` itself is an f32, `z̃`, times a scale, and a sum of rows that cancels lies on the lattice of its largest term: a secret dither,
+//! an eighth to a quarter of the grid wide, fills whatever lattice it has.
 //! `docs/noise-spec.md`, section 6, says the same in words, `docs/privacy.md` what remains.
 
 use crate::chacha::ChaCha;
@@ -18,11 +19,11 @@ pub(crate) const TO_INTEGER: f32 = 12_582_912.0;
 /// The noise's fraction is kept as 3 + fraction in [2, 4), where an f32 is a multiple of 2⁻²².
 pub(crate) const OFFSET: f32 = 3.0;
 
-/// 2⁻⁵⁵ = 2⁻²³·2⁻³²: from a value's power of two to its last place, and from a dither word to a fraction.
-const LAST_PLACE_OF_WORD: f32 = f32::from_bits((127 - 55) << 23);
+/// The digits of an f32 without its sign and its power of two.
+const DIGITS: u32 = 0x007f_ffff;
 
-/// The sign-free exponent field of an f32: as a float, the value's power of two.
-pub(crate) const POWER_OF_TWO: u32 = 0x7f80_0000;
+/// The power of two of what a dither word counts: 2³² words are then an eighth to a quarter of the grid.
+const POWER_OF_DITHER: u32 = (127 - 35) << 23;
 
 /// The numbers with which a step's noise is added to a gradient.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,7 +34,8 @@ pub struct Grid {
     pub per_unit: f32,
     /// The scale of the step's noise in units of the grid.
     pub scale: f32,
-    /// What a dither word counts, in units of the grid, for a noise value in [1, 2).
+    /// What a dither word counts, in units of the grid: the scale times a power of two. All dither words together are then a whole number of
+    /// the steps in which the noise comes, whatever power of two these are in unit scale.
     pub dither: f32,
 }
 
@@ -44,7 +46,8 @@ impl Grid {
         let power = |exponent: i32| f32::from_bits(((exponent + 127) as u32) << 23);
         let (unit, per_unit) = (power(exponent), power(-exponent));
         let scale = scale * per_unit;
-        Grid { unit, per_unit, scale, dither: scale * LAST_PLACE_OF_WORD }
+        let dither = f32::from_bits(scale.to_bits() & DIGITS | POWER_OF_DITHER);
+        Grid { unit, per_unit, scale, dither }
     }
 
     /// The gradient value `g` with the noise `z` in unit scale added, on the grid; `word` is the coordinate's dither word.
@@ -64,8 +67,7 @@ impl Grid {
     pub fn noise(&self, z: f32, word: u32) -> (f32, f32) {
         let integer = self.scale.mul_add(z, TO_INTEGER) - (TO_INTEGER + OFFSET);
         let fraction = self.scale.mul_add(z, -integer);
-        let last_place = f32::from_bits(z.to_bits() & POWER_OF_TWO) * (word as i32 as f32);
-        (integer, last_place.mul_add(self.dither, fraction))
+        (integer, (word as i32 as f32).mul_add(self.dither, fraction))
     }
 }
 

@@ -363,12 +363,11 @@ def release(g, z, scale, exponent, word):
     """The f32 that stands for g after the noise z (bits) was added: an exact rational from an exact rational."""
     unit = Fraction(2) ** exponent
     s = f32(exact(scale) / unit)
-    h = f32(exact(s) / 2**55)
+    h = s & 0x7FFFFF | (127 - 35) << 23  # bits of an f32, as s is
     big = 12582912
     integer = exact(add(fma(s, z, f32(Fraction(big))), f32(Fraction(-big - 3))))
     a = fma(s, z, f32(-integer))
-    p = exact(z & 0x7F800000)
-    fraction = exact(fma(f32(p * f32_int(signed(word))), h, a))
+    fraction = exact(fma(f32(Fraction(signed(word))), h, a))
     assert 2 <= fraction < 4 and fraction * 2**22 % 1 == 0 and integer % 1 == 0
     noise = integer + fraction  # in units of the grid
     return exact(f32(exact(f32((g / unit + noise + Fraction(1, 2)) // 1)) * unit))

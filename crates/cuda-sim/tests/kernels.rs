@@ -87,13 +87,14 @@ fn operations_that_are_not_fused_are_noticed() {
         [',', ';'].into_iter().any(|end| line.contains(&format!("{register}{end}")))
     };
     let mut not_shown: Vec<&str> = constants.into_iter().flat_map(holds).collect();
-    // The dither is the step's scale times 2⁻⁵⁵ times a word. Rounded before it is added, it moves the noise by 2⁻²² units of the grid once
+    // The dither is a word times the digits of the step's scale, with the power of two 2⁻³⁵. Rounded before it is added, it moves the noise by 2⁻²² units of the grid once
     // in thousands of values, which shows in a release once in some 10¹⁰; `crates/core/src/grid/tests.rs` compares the noise itself.
-    let two_pow_minus_55 = holds("0f24000000;");
-    let scaled = lines("mul.rn.f32")
-        .into_iter()
-        .filter(|line| two_pow_minus_55.iter().any(|register| uses(line, register)));
-    not_shown.extend(scaled.map(result));
+    let powers = lines("or.b32").into_iter().filter(|line| line.ends_with(", 771751936;"));
+    let digits: Vec<&str> = powers.map(result).collect();
+    assert!(!digits.is_empty(), "no scale of a dither");
+    let of_words =
+        lines("mov.b32").into_iter().filter(|line| digits.iter().any(|register| uses(line, register)));
+    not_shown.extend(of_words.map(result));
     // A square root begins with any approximation, and its refinements may be off as far: 1/2 − h·s, and what is scaled by it.
     let halves = holds("0f3F000000;");
     let residuals = lines("fma.rn.f32").into_iter().filter(|fma| halves.iter().any(|half| uses(fma, half)));

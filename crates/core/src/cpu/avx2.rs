@@ -7,7 +7,7 @@ use super::kernels::{self, Job, Simd, Tile};
 use super::lanes::{Lanes, Stored};
 use super::prefetch::Ahead;
 use crate::chacha::ChaCha;
-use crate::grid::{Grid, OFFSET, POWER_OF_TWO, TO_INTEGER};
+use crate::grid::{Grid, OFFSET, TO_INTEGER};
 use crate::row::Row;
 use half::{bf16, f16};
 use std::arch::x86_64::*;
@@ -78,9 +78,7 @@ unsafe impl Lanes for __m256 {
             let shifted = _mm256_fmadd_ps(scale, z, float(TO_INTEGER));
             let integer = _mm256_sub_ps(shifted, float(TO_INTEGER + OFFSET));
             let undithered = _mm256_fmsub_ps(scale, z, integer);
-            let power = _mm256_and_ps(z, _mm256_castsi256_ps(int(POWER_OF_TWO)));
-            let last_place = _mm256_mul_ps(power, _mm256_cvtepi32_ps(words));
-            let fraction = _mm256_fmadd_ps(last_place, float(grid.dither), undithered);
+            let fraction = _mm256_fmadd_ps(_mm256_cvtepi32_ps(words), float(grid.dither), undithered);
             let up = _mm256_cmp_ps::<_CMP_GE_OQ>(rest, _mm256_sub_ps(float(OFFSET + 0.5), fraction));
             let down = _mm256_cmp_ps::<_CMP_LT_OQ>(rest, _mm256_sub_ps(float(OFFSET - 0.5), fraction));
             // A true comparison is −1 as an integer.
