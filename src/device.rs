@@ -309,6 +309,13 @@ fn no_graphs() -> Error {
 
 #[cfg(feature = "cuda")]
 impl Replay for AnyBackend {
+    fn reserve(&mut self, num_steps: u64) -> Result<()> {
+        match self {
+            AnyBackend::Cpu(_) | AnyBackend::HostMade(_) => Err(no_graphs()),
+            AnyBackend::Cuda(cuda) => cuda.reserve(num_steps),
+        }
+    }
+
     fn schedule(&mut self, step: &Step<'_>) -> Result<()> {
         match self {
             AnyBackend::Cpu(_) | AnyBackend::HostMade(_) => Err(no_graphs()),

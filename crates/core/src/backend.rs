@@ -116,8 +116,8 @@ pub trait Backend {
         Ok(())
     }
 
-    /// Does what [`Backend::prepare`] does, for the step that the device counts next ([`Replay`]); within a capture it becomes a branch of the
-    /// graph, which the step's own work waits for.
+    /// Does what [`Backend::prepare`] does, for the step that the device counts next ([`Replay`]), within a capture: it becomes a branch of the
+    /// graph, which the step's own work waits for. Outside of a capture it does nothing.
     fn prepare_counted(&mut self) -> Result<()> {
         Ok(())
     }

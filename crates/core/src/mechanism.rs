@@ -255,8 +255,8 @@ impl<B: Backend> Mechanism<B> {
     /// nothing, nor does one after the last step, so a loop may end with it. A checkpoint saved in between is that of the state before
     /// the step, and whoever resumes from it makes the row again under a key of its own.
     ///
-    /// While the device counts steps, it is for the step that is enqueued next; within a capture it becomes a branch of the graph, to be
-    /// opened where the graph begins.
+    /// While the device counts steps, it is for the step that is enqueued next: within a capture it becomes a branch of the graph, to be
+    /// opened where the graph begins; outside of one it does nothing.
     pub fn prepare(&mut self) -> Result<()> {
         if self.replaying.is_some() {
             self.check_whole()?;

@@ -11,7 +11,7 @@ use crate::gradient::{DeviceGradient, check_gradients};
 use crate::launch::{Args, SEGMENT_WORDS, TERM_WORDS, WARPS_PER_BLOCK, key_words, launch_noise, stage};
 use crate::module::Kernels;
 use crate::options::CudaOptions;
-use crate::owned::{Owned, check_not_captured, end_deferred, read_overflow, retire};
+use crate::owned::{Owned, check_not_captured, end_deferred, is_captured, read_overflow, retire};
 use crate::replay::ReplaySteps;
 use crate::secret_words::SecretWords;
 use crate::state::{Tiles, VALUE_BYTES, ring_head};
@@ -60,7 +60,7 @@ pub struct Cuda {
     pub(crate) base: u64,
     /// True once the rows of the next step are made.
     made: bool,
-    /// True while a branch that makes rows is open beside the caller's stream, in a replay.
+    /// True if the last branch that makes rows was not joined. Its capture may have been given up: [`Cuda::is_branch_open`] asks.
     branched: bool,
     /// The coefficients or terms of the step at hand; a term holds secrets of its row.
     words: SecretWords,
@@ -303,10 +303,14 @@ impl Backend for Cuda {
     }
 
     fn prepare_counted(&mut self) -> Result<()> {
-        if self.branched || self.owned.prepare_stream().is_none() {
+        if self.owned.prepare_stream().is_none() {
             return Ok(());
         }
         let _kept = KeepCurrent::new();
+        // Outside of a capture nothing would order a branch with the graphs that are launched next: the step makes its rows itself.
+        if !is_captured(&self.owned.stream)? || self.is_branch_open()? {
+            return Ok(());
+        }
         self.branch()
     }
 

@@ -4,9 +4,11 @@
 //! own: an event that was recorded in a capture means nothing outside of it.
 
 use crate::device::device_error;
+use crate::owned::is_captured;
 use crate::side_stream::{Priority, SideStream};
 use corrnoise_core::Result;
-use cudarc::driver::{CudaEvent, CudaStream};
+use cudarc::driver::sys::CUevent_wait_flags;
+use cudarc::driver::{CudaEvent, CudaStream, result};
 
 /// A stream that waits for nobody by itself, and that the device serves last.
 pub(crate) struct PrepareStream {
@@ -70,9 +72,25 @@ impl PrepareStream {
         self.stream.synchronize().map_err(device_error("wait for the stream that prepares rows"))
     }
 
-    /// Puts all that runs here before what `caller` is given next. On failure the context is gone.
+    /// True while this stream is part of a capture: that of the caller's stream, into which a branch brought it.
+    pub(crate) fn is_captured(&self) -> Result<bool> {
+        is_captured(&self.stream)
+    }
+
+    /// Puts all that runs here before what `caller` is given next, whose context is current. The driver is called directly: cudarc would first
+    /// report an error that it kept from another object's end, and order nothing. Where an event cannot do it, the host waits; if that fails
+    /// too, the context is gone.
     pub(crate) fn end_before(&self, caller: &CudaStream) {
-        let _ = self.mark_ready();
-        let _ = self.wait_until_ready(caller);
+        let (own, caller, ready) = (self.stream.cu_stream(), caller.cu_stream(), self.ready.cu_event());
+        // SAFETY: both streams and the event live as long as this value and its caller.
+        let ordered = unsafe {
+            result::event::record(ready, own).and_then(|()| {
+                result::stream::wait_event(caller, ready, CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
+            })
+        };
+        if ordered.is_err() {
+            // SAFETY: as above.
+            let _ = unsafe { result::stream::synchronize(own) };
+        }
     }
 }

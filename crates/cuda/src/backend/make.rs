@@ -140,12 +140,21 @@ impl Cuda {
         Ok(())
     }
 
+    /// True while a branch that makes rows is open beside the caller's stream, in the capture at hand. A stream is in one capture at a time, and
+    /// leaves it when that ends, so the stream of a branch whose capture was given up is captured no more.
+    pub(super) fn is_branch_open(&self) -> Result<bool> {
+        match self.owned.prepare_stream() {
+            Some(own) if self.branched => own.is_captured(),
+            _ => Ok(false),
+        }
+    }
+
     /// Brings the rows of the step that the device counts next before what the caller's stream is given next.
     pub(super) fn join(&mut self) -> Result<()> {
         if self.owned.ahead.is_none() {
             return Ok(());
         }
-        if !self.branched {
+        if !self.is_branch_open()? {
             self.branch()?;
         }
         self.branched = false;

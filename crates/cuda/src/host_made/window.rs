@@ -73,17 +73,23 @@ impl Window {
         unsafe { stage(&self.stream, &self.kernels, self.segments.address, words) }
     }
 
-    /// Waits for all copies and clears what is on its way. On failure the context is gone, and the device's memory with it.
+    /// Waits for all copies and clears what is on its way. On failure the context is gone, and the device's memory with it. The driver is called
+    /// directly: cudarc would first report an error that it kept from another object's end, and neither wait nor record.
     pub(super) fn give_up(&mut self) {
         bind(&self.stream);
-        let _ = self.copies.synchronize();
+        // SAFETY: the stream lives as long as this value.
+        if unsafe { result::stream::synchronize(self.copies.cu_stream()) }.is_err() {
+            // The copies must have ended before pinned memory is cleared and freed.
+            let _ = result::ctx::synchronize();
+        }
         for (pinned, _) in &mut self.pinned {
             pinned.clear();
         }
         for (memory, added) in &self.staged {
             // The caller's stream may still read it: it is cleared in that stream's order, and written again only after.
             memory.clear(self.stream.cu_stream());
-            let _ = added.record(&self.stream);
+            // SAFETY: the event lives as long as this value, and so does the stream.
+            let _ = unsafe { result::event::record(added.cu_event(), self.stream.cu_stream()) };
         }
     }
 }
