@@ -145,7 +145,7 @@ impl Place {
     pub fn with_cuda_options(self, options: CudaOptions) -> Place {
         match self {
             Place::Cuda(stream, _) => Place::Cuda(stream, options),
-            Place::Cpu(_) | Place::HostMade(..) => self,
+            other => other,
         }
     }
 }
@@ -246,8 +246,6 @@ impl Backend for AnyBackend {
         match (self, gradients) {
             (AnyBackend::Cpu(cpu), AnyGradients::Host(gradients)) => cpu.check(gradients),
             #[cfg(feature = "cuda")]
-            (AnyBackend::Cpu(_), AnyGradients::Cuda(_)) => Err(not_on_this_device()),
-            #[cfg(feature = "cuda")]
             (AnyBackend::Cuda(cuda), AnyGradients::Host(gradients)) => cuda.check_on_host(gradients),
             #[cfg(feature = "cuda")]
             (AnyBackend::Cuda(cuda), AnyGradients::Cuda(gradients)) => cuda.check(gradients),
@@ -257,6 +255,8 @@ impl Backend for AnyBackend {
             }
             #[cfg(feature = "cuda")]
             (AnyBackend::HostMade(host_made), AnyGradients::Cuda(gradients)) => host_made.check(gradients),
+            #[cfg(feature = "cuda")]
+            (_, AnyGradients::Cuda(_)) => Err(not_on_this_device()),
         }
     }
 
@@ -272,8 +272,6 @@ impl Backend for AnyBackend {
         match (self, gradients) {
             (AnyBackend::Cpu(cpu), AnyGradients::Host(gradients)) => cpu.step(step, gradients),
             #[cfg(feature = "cuda")]
-            (AnyBackend::Cpu(_), AnyGradients::Cuda(_)) => Err(not_on_this_device()),
-            #[cfg(feature = "cuda")]
             (AnyBackend::Cuda(cuda), AnyGradients::Host(gradients)) => cuda.step_on_host(step, gradients),
             #[cfg(feature = "cuda")]
             (AnyBackend::Cuda(cuda), AnyGradients::Cuda(gradients)) => cuda.step(step, gradients),
@@ -285,6 +283,8 @@ impl Backend for AnyBackend {
             (AnyBackend::HostMade(host_made), AnyGradients::Cuda(gradients)) => {
                 host_made.step(step, gradients)
             }
+            #[cfg(feature = "cuda")]
+            (_, AnyGradients::Cuda(_)) => Err(not_on_this_device()),
         }
     }
 
@@ -318,15 +318,15 @@ impl Replay for AnyBackend {
 
     fn schedule(&mut self, step: &Step<'_>) -> Result<()> {
         match self {
-            AnyBackend::Cpu(_) | AnyBackend::HostMade(_) => Err(no_graphs()),
             AnyBackend::Cuda(cuda) => cuda.schedule(step),
+            _ => Err(no_graphs()),
         }
     }
 
     fn start(&mut self) -> Result<()> {
         match self {
-            AnyBackend::Cpu(_) | AnyBackend::HostMade(_) => Err(no_graphs()),
             AnyBackend::Cuda(cuda) => cuda.start(),
+            _ => Err(no_graphs()),
         }
     }
 
@@ -336,14 +336,14 @@ impl Replay for AnyBackend {
             (AnyBackend::Cuda(_), AnyGradients::Host(_)) => {
                 Err(Error::parameter("gradients", "in host memory", "memory of the device that replays"))
             }
-            (AnyBackend::Cpu(_) | AnyBackend::HostMade(_), _) => Err(no_graphs()),
+            _ => Err(no_graphs()),
         }
     }
 
     fn stop(&mut self) -> Result<u64> {
         match self {
-            AnyBackend::Cpu(_) | AnyBackend::HostMade(_) => Ok(0),
             AnyBackend::Cuda(cuda) => cuda.stop(),
+            _ => Ok(0),
         }
     }
 }

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import corrnoise
 from corrnoise import _native, planning
+from corrnoise.options import MechanismOptions
 
 
 def test_stubs_name_what_there_is():
@@ -32,6 +33,21 @@ def test_keywords_are_the_same_everywhere():
     assert defaults == [parameter.default for parameter in real.values()]
     assert list(planning.PlanOptions.__annotations__) == list(real)[1:]
     assert inspect.signature(corrnoise.plan).parameters == real
+
+
+def test_options_are_the_keywords_of_a_mechanism():
+    tree = ast.parse(Path(corrnoise.__file__).with_name("_native.pyi").read_text())
+    mechanism = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Mechanism")
+    stub = next(item for item in mechanism.body if isinstance(item, ast.FunctionDef) and item.name == "__init__").args
+    new = inspect.signature(corrnoise.Mechanism).parameters
+    assert [argument.arg for argument in stub.args[1:] + stub.kwonlyargs] == list(new)
+    keywords = {name: value.default for name, value in new.items() if value.kind is value.KEYWORD_ONLY}
+    assert [ast.literal_eval(value) for value in stub.kw_defaults] == list(keywords.values())
+    assert MechanismOptions.__optional_keys__ == keywords.keys() - {"awaits_state"}
+    resumed = inspect.signature(corrnoise.Mechanism.resume).parameters
+    assert {name: value.default for name, value in resumed.items() if name in MechanismOptions.__optional_keys__} == {
+        name: default for name, default in keywords.items() if name != "awaits_state"
+    }
 
 
 def test_everything_has_a_text():

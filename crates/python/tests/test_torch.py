@@ -1,5 +1,7 @@
 """corrnoise.torch on modules, beside Opacus's attribute, and the guide's code."""
 
+import inspect
+
 import numpy as np
 import pytest
 from conftest import CASES, expected, gradients, guide_blocks, key, plan
@@ -8,6 +10,7 @@ import corrnoise
 
 torch = pytest.importorskip("torch")
 from corrnoise.torch import CorrelatedNoise  # noqa: E402
+from corrnoise.torch.distributed import ReplicatedNoise, ShardedNoise  # noqa: E402
 
 
 class Model(torch.nn.Module):
@@ -38,6 +41,24 @@ def test_summed_gradients_and_plain_lists():
         noise.add_noise()
     assert model.bits("summed_grad") == expected("blt", "float32")
     assert CorrelatedNoise(model.parameters_with_noise(), plan(), key("list")).next_step == 0
+
+
+def test_constructors_show_their_options_and_refuse_others():
+    ranks = {"threads": 0, "prepare_threads": 0, "rows_ahead": None, "prepare_stream": False, "max_state_bytes": None}
+    run = {"group": None, "folder": None, "resume": "new"}
+    for kind, own, options in [
+        (CorrelatedNoise, {"attribute": "grad"}, {"compact": False, **ranks}),
+        (ReplicatedNoise, run, ranks),
+        (ShardedNoise, {"replica": False, **run}, ranks),
+    ]:
+        shown = inspect.signature(kind).parameters.values()
+        assert {p.name: p.default for p in shown if p.kind is p.KEYWORD_ONLY} == own | options
+        assert all(p.kind is not p.VAR_KEYWORD for p in shown)
+        for unknown in {"row_ahead", "device", "awaits_state"} | ({"compact"} - options.keys()):
+            with pytest.raises(TypeError, match=f"unexpected keyword argument '{unknown}'"):
+                kind(Model(), plan(), key(), **{unknown: 1})
+    with pytest.raises(corrnoise.InvalidArgument, match="rows_ahead is 8: expected None on cpu"):
+        CorrelatedNoise(Model(), plan(), key(), rows_ahead=8)
 
 
 def test_autograd_notices():

@@ -1,6 +1,8 @@
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
+
+from .options import MechanismOptions
 
 __version__: str
 NOISE_SPEC_VERSION: int
@@ -167,16 +169,7 @@ class Mechanism:
         *,
         resume: Literal["new", "exact"] = "new",
         nonce: bytes | None = None,
-        ranges: Sequence[tuple[int, int]] | None = None,
-        replica: bool = False,
-        threads: int = 0,
-        compact: bool = False,
-        prepare_threads: int = 0,
-        rows_ahead: int | None = None,
-        prepare_stream: bool = False,
-        max_state_bytes: int | None = None,
-        device: str = "cpu",
-        stream: int = 0,
+        **options: Unpack[MechanismOptions],
     ) -> Mechanism: ...
     def add_to(self, gradients: Any, batch: Batch | Literal["unchecked"] | None = None) -> None: ...
     def prepare(self) -> None: ...

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, Unpack
 
 import torch
 import torch.distributed as dist
 
 from .._native import Batch, Key, Layout, Plan
 from ..errors import InvalidArgument
+from ..options import RankOptions, takes
 from .parameters import Parameters, Place, gradients_of, mark_changed, named_parameters
 from .pieces import Piece, held_pieces, local, pieces_of
 from .ranks import Ranks
@@ -33,6 +34,7 @@ class ReplicatedNoise(Ranks):
     Gradients must be equal on all ranks before the call, as they are after DDP's all-reduce; they are equal afterwards.
     """
 
+    @takes(RankOptions)
     def __init__(
         self,
         parameters: Parameters,
@@ -42,11 +44,7 @@ class ReplicatedNoise(Ranks):
         group: dist.ProcessGroup | None = None,
         folder: str | os.PathLike[str] | None = None,
         resume: Literal["new", "exact"] = "new",
-        threads: int = 0,
-        prepare_threads: int = 0,
-        rows_ahead: int | None = None,
-        prepare_stream: bool = False,
-        max_state_bytes: int | None = None,
+        **options: Unpack[RankOptions],
     ) -> None:
         """Begins a run, or with `folder` resumes the one that was saved there, by any number of ranks."""
         self._named = named_parameters(parameters)
@@ -66,14 +64,7 @@ class ReplicatedNoise(Ranks):
         ]
         rank = dist.get_rank(group)
         ranges = [(bounds[rank], bounds[rank + 1])] if self._pieces[rank] else []
-        place = Place(
-            self._device,
-            threads=threads,
-            prepare_threads=prepare_threads,
-            rows_ahead=rows_ahead,
-            prepare_stream=prepare_stream,
-            max_state_bytes=max_state_bytes,
-        )
+        place = Place(self._device, **options)
         super().__init__(plan, key, layout, ranges, place, group=group, folder=folder, resume=resume)
 
     def add_noise(self, batch: Batch | Literal["unchecked"] | None = None) -> None:
@@ -123,6 +114,7 @@ class ReplicatedNoise(Ranks):
 class ShardedNoise(Ranks):
     """Noise for a model of which each rank holds pieces: every rank makes its own coordinates, and nothing is sent."""
 
+    @takes(RankOptions)
     def __init__(
         self,
         pieces: torch.nn.Module | Iterable[Piece],
@@ -133,11 +125,7 @@ class ShardedNoise(Ranks):
         folder: str | os.PathLike[str] | None = None,
         resume: Literal["new", "exact"] = "new",
         replica: bool = False,
-        threads: int = 0,
-        prepare_threads: int = 0,
-        rows_ahead: int | None = None,
-        prepare_stream: bool = False,
-        max_state_bytes: int | None = None,
+        **options: Unpack[RankOptions],
     ) -> None:
         """Begins a run on a module after `fully_shard`, or on pieces.
 
@@ -152,14 +140,7 @@ class ShardedNoise(Ranks):
         starts = {name: start for name, start, _ in layout.tensors}
         ranges = [(starts[name] + low, starts[name] + high) for name, low, high in held]
         device = next((local(p).device for p in self._held.values()), torch.device("cpu"))
-        place = Place(
-            device,
-            threads=threads,
-            prepare_threads=prepare_threads,
-            rows_ahead=rows_ahead,
-            prepare_stream=prepare_stream,
-            max_state_bytes=max_state_bytes,
-        )
+        place = Place(device, **options)
         super().__init__(plan, key, layout, ranges, place, group=group, folder=folder, resume=resume, saves=first, replica=replica)
 
     def add_noise(self, batch: Batch | Literal["unchecked"] | None = None) -> None:
