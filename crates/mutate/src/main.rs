@@ -18,7 +18,7 @@ Mutates the CUDA kernels, one change at a time, and tells which mutants the case
   --coverage         no mutants: says which instructions no small case executes
   --verbose          says every verdict as it is known
 
-Exit status 1 if a mutant survives without a known reason.";
+Exit status 1 if a mutant survives without a known reason, or is killed although its class calls it equivalent.";
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>, String> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         Ok(None) => ExitCode::SUCCESS,
         Ok(Some(report)) => {
             println!("{report}");
-            ExitCode::from(u8::from(!report.unexplained().is_empty()))
+            ExitCode::from(u8::from(!report.unexplained().is_empty() || !report.misjudged().is_empty()))
         }
         Err(error) => {
             eprintln!("{error}");

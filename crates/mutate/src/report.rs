@@ -1,8 +1,15 @@
 //! The report of a run: a table of mutants made, killed and surviving, by module, gradient type and operator.
 
+use crate::excused::{Excuse, Kind};
 use crate::judge::Verdict;
 use std::collections::BTreeMap;
 use std::fmt;
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}: {}", self.module, self.kernel, self.operator, self.change)
+    }
+}
 
 /// One mutant and its verdict.
 pub struct Outcome {
@@ -16,22 +23,27 @@ pub struct Outcome {
     pub change: String,
     /// The verdict: killed or survived.
     pub verdict: Verdict,
-    /// The reason why a survivor is equivalent to the original.
-    pub excuse: Option<&'static str>,
+    /// The mutant's class, whatever the verdict.
+    pub excuse: Option<Excuse>,
+}
+
+impl Outcome {
+    /// Whether the mutant survived, for a reason of this kind or, with none, for no known reason.
+    fn survived(&self, kind: Option<Kind>) -> bool {
+        self.verdict == Verdict::Survived && self.excuse.map(|excuse| excuse.kind) == kind
+    }
 }
 
 #[derive(Clone, Copy, Default)]
 struct Count {
     made: usize,
     killed: usize,
-    excused: usize,
 }
 
 impl Count {
     fn add(&mut self, outcome: &Outcome) {
         self.made += 1;
         self.killed += usize::from(matches!(outcome.verdict, Verdict::Killed(_)));
-        self.excused += usize::from(outcome.verdict == Verdict::Survived && outcome.excuse.is_some());
     }
 
     fn survived(self) -> usize {
@@ -49,10 +61,26 @@ pub struct Report {
 }
 
 impl Report {
-    /// The survivors that no class excuses.
+    /// The survivors that belong to no class.
     pub fn unexplained(&self) -> Vec<&Outcome> {
-        let survived = |outcome: &&Outcome| outcome.verdict == Verdict::Survived && outcome.excuse.is_none();
-        self.outcomes.iter().filter(survived).collect()
+        self.outcomes.iter().filter(|outcome| outcome.survived(None)).collect()
+    }
+
+    /// The mutants that were killed although their class calls them equivalent.
+    pub fn misjudged(&self) -> Vec<&Outcome> {
+        let is_equivalent = |o: &&Outcome| o.excuse.is_some_and(|excuse| excuse.kind == Kind::Equivalent);
+        let killed = |o: &&Outcome| matches!(o.verdict, Verdict::Killed(_));
+        self.outcomes.iter().filter(is_equivalent).filter(killed).collect()
+    }
+
+    /// The number of survivors of a kind.
+    pub fn survivors_of(&self, kind: Kind) -> usize {
+        self.outcomes.iter().filter(|outcome| outcome.survived(Some(kind))).count()
+    }
+
+    /// The share of mutants that were killed among those that are not equivalent.
+    pub fn share(&self) -> f64 {
+        self.killed() as f64 / (self.outcomes.len() - self.survivors_of(Kind::Equivalent)).max(1) as f64
     }
 
     /// The number of mutants that were killed.
@@ -104,24 +132,37 @@ impl fmt::Display for Report {
 
 impl Report {
     fn survivors(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut reasons: BTreeMap<&str, Vec<&Outcome>> = BTreeMap::new();
+        let mut reasons: BTreeMap<Option<Excuse>, Vec<&Outcome>> = BTreeMap::new();
         for outcome in self.outcomes.iter().filter(|outcome| outcome.verdict == Verdict::Survived) {
-            reasons.entry(outcome.excuse.unwrap_or("")).or_default().push(outcome);
+            reasons.entry(outcome.excuse).or_default().push(outcome);
         }
-        for (reason, outcomes) in &reasons {
-            let title = if reason.is_empty() { "NOT NOTICED" } else { reason };
-            writeln!(f, "\n{} survivors: {title}", outcomes.len())?;
-            for o in outcomes {
-                writeln!(f, "  {} {} {}: {}", o.module, o.kernel, o.operator, o.change)?;
-            }
+        for (excuse, outcomes) in &reasons {
+            let title = match excuse {
+                Some(Excuse { kind, reason }) => format!("{}: {reason}", kind.name()),
+                None => "NOT NOTICED".to_owned(),
+            };
+            writeln!(f, "\n{} survivors, {title}", outcomes.len())?;
+            outcomes.iter().try_for_each(|outcome| writeln!(f, "  {outcome}"))?;
         }
-        let (made, killed) = (self.outcomes.len(), self.killed());
-        let excused = made - killed - self.unexplained().len();
+        let misjudged = self.misjudged();
+        if !misjudged.is_empty() {
+            writeln!(f, "\n{} KILLED, ALTHOUGH THEIR CLASS CALLS THEM EQUIVALENT", misjudged.len())?;
+        }
+        for outcome in misjudged {
+            let reason = outcome.excuse.map_or("", |excuse| excuse.reason);
+            writeln!(f, "  {outcome}\n    {:?}\n    class: {reason}", outcome.verdict)?;
+        }
+        let [equivalent, out_of_reach, too_rare] = Kind::ALL.map(|kind| self.survivors_of(kind));
+        let (made, killed, unexplained) = (self.outcomes.len(), self.killed(), self.unexplained().len());
         writeln!(
             f,
-            "\n{made} mutants: {killed} killed, {excused} survive for a known reason, {} were not noticed; {} variants were refused",
-            self.unexplained().len(),
-            self.refused
+            "\n{made} mutants: {killed} killed, {equivalent} equivalent, {out_of_reach} out of reach, {too_rare} too rare, \
+             {unexplained} not noticed; {} variants were refused\n\
+             {killed} of {} that are not equivalent were killed: {:.2}%; {} classes' verdicts were wrong",
+            self.refused,
+            made - equivalent,
+            100.0 * self.share(),
+            self.misjudged().len()
         )
     }
 }

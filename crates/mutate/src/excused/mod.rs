@@ -1,7 +1,8 @@
-//! Equivalent mutants: each class describes survivors that no case can kill, and says why they do what the original does.
+//! Classes of survivors: each describes mutants that no case kills, and says why.
 //!
-//! A mutant's class is looked up before it is judged, and counts only if it survives. A class that is too wide would hide a gap
-//! in the tests, so each names its instruction as narrowly as it can.
+//! A class is of one of three kinds. That a mutant is [`Kind::Equivalent`] must be a proof, for every launch that the host makes: such
+//! mutants do not count when the share of killed ones is computed. The other kinds do count. A mutant's class is looked up before it is
+//! judged; one that is killed although its class calls it equivalent is a fault of the class, which the report names.
 
 mod flow;
 mod grid;
@@ -24,10 +25,45 @@ struct Change<'k> {
     after: &'k str,
 }
 
-/// A class: its test, and the reason why its mutants are equivalent.
+/// The kinds of reasons why a mutant survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Every launch that the host makes has the same results.
+    Equivalent,
+    /// A difference needs more memory or launches than a test has.
+    OutOfReach,
+    /// A difference shows in too few values for a case to meet one.
+    TooRare,
+}
+
+impl Kind {
+    /// All kinds, in the order of the report.
+    pub const ALL: [Kind; 3] = [Kind::Equivalent, Kind::OutOfReach, Kind::TooRare];
+
+    /// The kind in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Equivalent => "equivalent",
+            Kind::OutOfReach => "out of reach",
+            Kind::TooRare => "too rare",
+        }
+    }
+}
+
+/// Why a mutant may survive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Excuse {
+    /// The kind of the reason.
+    pub kind: Kind,
+    /// The reason in words.
+    pub reason: &'static str,
+}
+
+/// A class: its test, and the reason why its mutants survive.
 type Class = (fn(&Change<'_>) -> bool, &'static str);
 
-const CLASSES: &[Class] = &[
+/// Mutants with the same results as the original.
+const EQUIVALENT: &[Class] = &[
     (
         numbers::exact,
         "the operation is exact: a product with a power of two, or 1 less than a number in [1/2, 1); no rounding happens",
@@ -51,16 +87,7 @@ const CLASSES: &[Class] = &[
     ),
     (numbers::multiple, "twice or four times an index has its sign"),
     (flow::rounds, "the number of rounds is 8, 12 or 20, never 0: the loop always runs"),
-    (
-        flow::counts,
-        "the upper half counts 2^32 tiles or scheduled steps, or 2^16 segments, slots or terms: more than memory or a test's time has",
-    ),
     (flow::one_block, "`stage` runs as one block of exactly as many threads as there are words"),
-    (numbers::tiny, "a number below 2^-60 is added to one of ordinary size, and is lost in rounding"),
-    (
-        numbers::extension,
-        "the lowest bits of a tail's extension are rounded off, unless the radius word is nearly 0: once in 2^32 or less",
-    ),
     (
         numbers::masked_zeros,
         "the mask's other bits meet zeros, or are set afterwards: a shift by 16 leaves 16 bits, families are 0, 1 and 2, a block has 128 threads",
@@ -98,10 +125,6 @@ const CLASSES: &[Class] = &[
     ),
     (flow::last_return, "falling off a kernel's end returns"),
     (flow::history, "noise is never NaN: a ring's history is rounded on the other branch"),
-    (
-        flow::second_word,
-        "a pair looks at its limit only where another word of the block is small: the limit itself beside one is once in 2^45",
-    ),
     (numbers::any_nan, "past the end the scale is NaN: which NaN does not matter"),
     (flow::repeated, "the register holds the same value already"),
     (flow::by_ones, "it decides whether a thread adds by fours; one by one the bits are the same"),
@@ -113,21 +136,47 @@ const CLASSES: &[Class] = &[
         grid::near_integer,
         "which of the integers next to the noise is split off does not matter: what is left is kept as exactly",
     ),
-    (
-        grid::of_sixteen_bits,
-        "a sum beyond 2^24 units and a dither word lose bits that a gradient of 16 bits does not have",
-    ),
     (grid::no_coordinate, "the value of a coordinate outside of its segment is stored nowhere"),
     (grid::no_grid, "the reciprocal of a grid's unit is positive, or 0 where there is no grid"),
+    (turns::at_once, "it decides how many past outputs are read at a time; one by one the bits are the same"),
+    (turns::sum_by_one, "x * 1 + y is y * 1 + x"),
     (
-        grid::second_tail_word,
-        "a tail's second word shows only where the radius word is 0 and the first is below 2^24: once in 2^40 words; tests/twin.rs calls the function with such words",
+        flow::needless_tail,
+        "it decides whether a thread makes a tail block; without a small word, no pair uses it",
+    ),
+];
+
+/// Mutants whose difference needs more than a test has.
+const OUT_OF_REACH: &[Class] = &[
+    (
+        flow::counts,
+        "the upper half counts 2^32 tiles or scheduled steps, or 2^16 segments, slots or terms: more than memory or a test's time has",
     ),
     (
         turns::division,
         "numbers of less than 32 bits have one quotient, whichever division makes it: a test has neither 2^32 steps nor 2^28 tiles",
     ),
-    (turns::at_once, "it decides how many past outputs are read at a time; one by one the bits are the same"),
+];
+
+/// Mutants whose difference shows in too few values.
+const TOO_RARE: &[Class] = &[
+    (numbers::tiny, "a number below 2^-60 is added to one of ordinary size, and is lost in rounding"),
+    (
+        numbers::extension,
+        "the lowest bits of a tail's extension are rounded off, unless the radius word is nearly 0: once in 2^32 or less",
+    ),
+    (
+        flow::second_word,
+        "a pair looks at its limit only where another word of the block is small: the limit itself beside one is once in 2^45",
+    ),
+    (
+        grid::of_sixteen_bits,
+        "a sum beyond 2^24 units and a dither word lose bits that a gradient of 16 bits does not have",
+    ),
+    (
+        grid::second_tail_word,
+        "a tail's second word shows only where the radius word is 0 and the first is below 2^24: once in 2^40 words; tests/twin.rs calls the function with such words",
+    ),
     (
         turns::root,
         "the last step of a root corrects what is off by the last bit before it, but for a few of 2^24 arguments",
@@ -136,25 +185,23 @@ const CLASSES: &[Class] = &[
         turns::stride,
         "the lowest bits of a stride move a dither word by less than 2^13 of 2^32, which a gradient of 16 bits shows less than once in millions of values",
     ),
-    (turns::sum_by_one, "x * 1 + y is y * 1 + x"),
     (
         turns::last_of_fraction,
         "a sum with a gradient of 16 bits meets the limit between two points of the grid once in millions of values, where the last bit of the fraction shows; with f32 the large cases choose such gradients",
     ),
-    (
-        flow::needless_tail,
-        "it decides whether a thread makes a tail block; without a small word, no pair uses it",
-    ),
 ];
 
-/// The reason why a surviving mutant is equivalent to the original, if it belongs to a known class.
-pub fn excuse(module: &Module, kernel: &Kernel, mutant: &Mutant) -> Option<&'static str> {
+/// The class of a mutant, if it belongs to one: why it may survive.
+pub fn excuse(module: &Module, kernel: &Kernel, mutant: &Mutant) -> Option<Excuse> {
     let old = kernel.instructions.iter().find(|instruction| instruction.line == mutant.line)?;
     let single = !mutant.after.contains('\n');
     let new = Instruction::parse(mutant.line, &mutant.after).filter(|_| single);
     let change =
         Change { module: &module.name, kernel, operator: mutant.operator, old, new, after: &mutant.after };
-    CLASSES.iter().find(|(is_of, _)| is_of(&change)).map(|(_, reason)| *reason)
+    let lists = Kind::ALL.into_iter().zip([EQUIVALENT, OUT_OF_REACH, TOO_RARE]);
+    let mut classes = lists.flat_map(|(kind, list)| list.iter().map(move |class| (kind, class)));
+    let found = classes.find(|(_, (is_of, _))| is_of(&change));
+    found.map(|(kind, (_, reason))| Excuse { kind, reason })
 }
 
 impl Change<'_> {

@@ -1,10 +1,20 @@
-//! Equivalent mutants of the sources: survivors that no case can kill, with the reason.
+//! Classes of mutants of the sources that no case kills, with the reason.
 
 use super::tokens::Change;
+use crate::excused::{Excuse, Kind};
 
 /// A class: the reason, and the changes that it excuses. A change is a part of its line, the token that was changed, and what it
 /// became; an empty text stands for any.
 type Class = (&'static str, &'static [(&'static str, &'static str, &'static str)]);
+
+/// The reasons that are no proof of equivalence.
+const OTHERS: [(&str, Kind); 3] =
+    [(EXTENSION, Kind::TooRare), (SECOND_WORD, Kind::TooRare), (LONG_SEGMENT, Kind::OutOfReach)];
+const EXTENSION: &str =
+    "the lowest bits of a tail's extension are rounded off, unless the radius word is nearly 0";
+const SECOND_WORD: &str =
+    "a tail's second word shows only where the radius word is 0 and the first is small: once in 2^40 words";
+const LONG_SEGMENT: &str = "a segment of 2^31 values needs more memory than a test has";
 
 const CLASSES: &[Class] = &[
     (
@@ -15,14 +25,8 @@ const CLASSES: &[Class] = &[
         "a NaN that arithmetic makes is 0x7fffffff, and which NaN it becomes is not promised",
         &[("? (u16)(bits >> 16 | 0x40)", "", "")],
     ),
-    (
-        "the lowest bits of a tail's extension are rounded off, unless the radius word is nearly 0",
-        &[("(low | 1)", "1", "")],
-    ),
-    (
-        "a tail's second word shows only where the radius word is 0 and the first is small: once in 2^40 words",
-        &[("low = word ? first : second", "", ""), ("tail[2 * pair + 1]", "1", "")],
-    ),
+    (EXTENSION, &[("(low | 1)", "1", "")]),
+    (SECOND_WORD, &[("low = word ? first : second", "", ""), ("tail[2 * pair + 1]", "1", "")]),
     (
         "which of the integers next to the noise is split off does not matter: what is left is kept as exactly",
         &[("__fmaf_rn(grid.scale, z, to_integer)", "_rn(", "")],
@@ -66,7 +70,7 @@ const CLASSES: &[Class] = &[
     ),
     ("which NaN does not matter", &[("__uint_as_float(0x7fc00000)", "0x7fc00000", "")]),
     ("a conversion to f16 makes one NaN, 0x7fff", &[("(g & 0x7fff) == 0x7c00", "0x7fff", "")]),
-    ("a segment of 2^31 values needs more memory than a test has", &[("segment.length;", "(i64)", "(int)")]),
+    (LONG_SEGMENT, &[("segment.length;", "(i64)", "(int)")]),
 ];
 
 /// Whether a rotation's amount became one that is the same modulo 32, which is how `__funnelshift_l` takes it.
@@ -79,8 +83,14 @@ fn same_rotation(change: &Change) -> bool {
     change.whole.contains("rotate_left(") && amounts.is_some_and(|(from, to)| from % 32 == to % 32)
 }
 
-/// Why a surviving change is as good as the original, if it belongs to a known class.
-pub(super) fn excuse(change: &Change) -> Option<&'static str> {
+/// The class of a change, if it belongs to one: why it may survive.
+pub(super) fn excuse(change: &Change) -> Option<Excuse> {
+    let reason = reason(change)?;
+    let other = OTHERS.iter().find(|(other, _)| *other == reason);
+    Some(Excuse { kind: other.map_or(Kind::Equivalent, |(_, kind)| *kind), reason })
+}
+
+fn reason(change: &Change) -> Option<&'static str> {
     let is_excused = |(line, from, to): &(&str, &str, &str)| {
         change.whole.contains(line)
             && (from.is_empty() || change.from.trim() == *from)
