@@ -285,7 +285,7 @@ enum Dither {
     Missing,
     /// One unit in the last place of the noise.
     OfLastPlace,
-    /// As the engine's.
+    /// As wide as the engine's.
     OfEngine,
 }
 

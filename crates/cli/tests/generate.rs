@@ -58,8 +58,9 @@ fn rows_are_those_of_a_mechanism() {
             mechanism.add_to(&mut released).unwrap();
             let unit = plan.grid(0).unit;
             for (released, noise) in released.iter().zip(noise) {
+                // Half a unit by rounding, an eighth by the dither.
                 assert!(
-                    (released - noise).abs() <= 0.51 * unit && (released / unit).fract() == 0.0,
+                    (released - noise).abs() <= 0.63 * unit && (released / unit).fract() == 0.0,
                     "{name}"
                 );
             }

@@ -23,18 +23,18 @@ pub struct Budget {
 static A100: Budget = Budget {
     multiprocessors: 108.0,
     clock_hz: 1.41e9,
-    independent_ps: 4.4,
-    blt4_ps: 5.1,
-    ring16_ps: 6.2,
-    regenerate4_ps: 14.4,
+    independent_ps: 4.3,
+    blt4_ps: 5.0,
+    ring16_ps: 6.1,
+    regenerate4_ps: 14.3,
 };
 static H100: Budget = Budget {
     multiprocessors: 132.0,
     clock_hz: 1.75e9,
-    independent_ps: 2.9,
-    blt4_ps: 3.4,
-    ring16_ps: 4.1,
-    regenerate4_ps: 9.5,
+    independent_ps: 2.8,
+    blt4_ps: 3.3,
+    ring16_ps: 4.0,
+    regenerate4_ps: 9.4,
 };
 
 /// A GPU, as far as a prediction needs it.

@@ -25,12 +25,8 @@ fn is_nearest(instruction: &Instruction) -> bool {
 pub(super) fn exact(change: &Change<'_>) -> bool {
     let is_power = |mov: &Instruction| {
         let bits = change.definition(&mov.operands[1]);
-        // The power of two of a value, or the factor of a tail.
-        let power = |from: &Instruction| match from.opcode.as_str() {
-            "and.b32" => from.operands[2] == "2139095040",
-            "selp.b32" => from.operands[1] == "260046848",
-            _ => false,
-        };
+        // The factor of a tail.
+        let power = |from: &Instruction| from.opcode == "selp.b32" && from.operands[1] == "260046848";
         mov.opcode == "mov.b32" && bits.is_some_and(power)
     };
     let of_nearest = |neg: &Instruction| {
@@ -49,8 +45,7 @@ pub(super) fn exact(change: &Change<'_>) -> bool {
                     || change.has_source(is_carry)
             }
             "mul.rn.f32" => {
-                change.has_constant(&["0f24000000"])
-                    || change.has_source(is_power)
+                change.has_source(is_power)
                     // The gradient in units, and the sum in units.
                     || change.readers(&change.old.operands[0]).any(is_nearest)
                     || change.has_source(is_sum)
@@ -59,7 +54,7 @@ pub(super) fn exact(change: &Change<'_>) -> bool {
         }
 }
 
-/// The noise in units plus 1.5·2²³.
+/// The noise in units plus 1.5·2²³. Rounded otherwise, the fraction may be as much as 1 from 3, and with its dither be outside of [2, 4).
 pub(super) fn near_integer(change: &Change<'_>) -> bool {
     change.old.opcode == "fma.rn.f32"
         && change.operator == Operator::Rounding
@@ -69,14 +64,17 @@ pub(super) fn near_integer(change: &Change<'_>) -> bool {
 /// The sum of integers that is rounded beyond 2²⁴ units, and a dither word as a float, in kernels for 16-bit gradients.
 pub(super) fn of_sixteen_bits(change: &Change<'_>) -> bool {
     let result = &change.old.operands[0];
-    let is_of_dither = |mul: &Instruction| {
+    let is_of_dither = |fma: &Instruction| {
         let source = |register: &String| {
             change.kernel.instructions.iter().find(|d| d.operands.first() == Some(register))
         };
-        let power = |mov: &Instruction| source(&mov.operands[1]).is_some_and(|and| and.opcode == "and.b32");
-        let is_power =
-            |register: &String| source(register).is_some_and(|d| d.opcode == "mov.b32" && power(d));
-        mul.opcode == "mul.rn.f32" && mul.operands.iter().skip(1).any(is_power)
+        // The digits of the scale, with the power of two of a dither word.
+        let digits = |mov: &Instruction| {
+            source(&mov.operands[1]).is_some_and(|or| or.opcode == "or.b32" && or.operands[2] == "771751936")
+        };
+        let is_of_word =
+            |register: &String| source(register).is_some_and(|d| d.opcode == "mov.b32" && digits(d));
+        fma.opcode == "fma.rn.f32" && fma.operands.iter().skip(1).any(is_of_word)
     };
     change.operator == Operator::Rounding
         && change.kernel.element() != "f32"

@@ -132,10 +132,6 @@ const EQUIVALENT: &[Class] = &[
         grid::exact,
         "the result on the grid is exact: a product with a power of two, or a sum of integers or of multiples of 2^-22",
     ),
-    (
-        grid::near_integer,
-        "which of the integers next to the noise is split off does not matter: what is left is kept as exactly",
-    ),
     (grid::no_coordinate, "the value of a coordinate outside of its segment is stored nowhere"),
     (grid::no_grid, "the reciprocal of a grid's unit is positive, or 0 where there is no grid"),
     (turns::at_once, "it decides how many past outputs are read at a time; one by one the bits are the same"),
@@ -168,6 +164,10 @@ const TOO_RARE: &[Class] = &[
     (
         flow::second_word,
         "a pair looks at its limit only where another word of the block is small: the limit itself beside one is once in 2^45",
+    ),
+    (
+        grid::near_integer,
+        "whichever integer next to the noise is split off, what is left is kept exactly, but for fractions that their dither moves beyond 4, which lose their last bit: 2^-22 units",
     ),
     (
         grid::of_sixteen_bits,

@@ -63,7 +63,6 @@ pub(super) fn half_turn(change: &Change<'_>) -> bool {
 pub(super) fn not_negative(change: &Change<'_>) -> bool {
     let to = change.new_opcode();
     match change.old.opcode.as_str() {
-        "cvt.rn.f32.u64" => to == "cvt.rn.f32.s64",
         "cvt.u64.u32" => to == "cvt.s64.s32",
         "mul.wide.u32" => to == "mul.wide.s32",
         // The shifted values are exponents of positive numbers, upper halves of f32, thread numbers or middles of segments.
