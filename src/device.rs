@@ -3,13 +3,16 @@
 //! Devices are told apart in this file and nowhere else. A new device is a crate with its backend, a feature of this package, a line of
 //! [`DEVICES`] and an arm of the enums here.
 
+#[cfg(feature = "cuda")]
+mod replay;
+
 use corrnoise_core::backend::{Backend, Step};
 use corrnoise_core::raw::RawGradients;
+#[cfg(feature = "cuda")]
+use corrnoise_core::raw::check_lengths;
 use corrnoise_core::{
     Cpu, CpuOptions, Dtype, Error, Gradients, Isa, Mechanism, Plan, Result, RunKey, Shard, with_element,
 };
-#[cfg(feature = "cuda")]
-use corrnoise_core::{backend::Replay, raw::check_lengths};
 #[cfg(feature = "cuda")]
 use corrnoise_cuda::{Cuda, CudaOptions, DeviceGradient, HostMade, HostMadeOptions, Stream};
 use std::ffi::c_void;
@@ -301,53 +304,6 @@ impl Backend for AnyBackend {
     }
 }
 
-/// The refusal of a graph by a backend that has none.
-#[cfg(feature = "cuda")]
-fn no_graphs() -> Error {
-    Error::Device("noise that the CPU makes is part of no graph: make the steps one by one".into())
-}
-
-#[cfg(feature = "cuda")]
-impl Replay for AnyBackend {
-    fn reserve(&mut self, num_steps: u64) -> Result<()> {
-        match self {
-            AnyBackend::Cpu(_) | AnyBackend::HostMade(_) => Err(no_graphs()),
-            AnyBackend::Cuda(cuda) => cuda.reserve(num_steps),
-        }
-    }
-
-    fn schedule(&mut self, step: &Step<'_>) -> Result<()> {
-        match self {
-            AnyBackend::Cuda(cuda) => cuda.schedule(step),
-            _ => Err(no_graphs()),
-        }
-    }
-
-    fn start(&mut self) -> Result<()> {
-        match self {
-            AnyBackend::Cuda(cuda) => cuda.start(),
-            _ => Err(no_graphs()),
-        }
-    }
-
-    fn enqueue(&mut self, gradients: AnyGradients<'_, '_>) -> Result<()> {
-        match (self, gradients) {
-            (AnyBackend::Cuda(cuda), AnyGradients::Cuda(gradients)) => cuda.enqueue(gradients),
-            (AnyBackend::Cuda(_), AnyGradients::Host(_)) => {
-                Err(Error::parameter("gradients", "in host memory", "memory of the device that replays"))
-            }
-            _ => Err(no_graphs()),
-        }
-    }
-
-    fn stop(&mut self) -> Result<u64> {
-        match self {
-            AnyBackend::Cuda(cuda) => cuda.stop(),
-            _ => Ok(0),
-        }
-    }
-}
-
 /// Makes the next step of a mechanism on memory of its device: `(address, length)` of one gradient per segment of the shard.
 ///
 /// # Safety
@@ -359,15 +315,8 @@ pub(crate) unsafe fn add_to_raw(
     gradients: impl ExactSizeIterator<Item = (*mut (), usize)> + Clone,
 ) -> Result<()> {
     match mechanism.backend() {
-        AnyBackend::Cpu(_) => with_element!(dtype, E => {
-            let typed = gradients.map(|(address, len)| (address.cast::<E>(), len));
-            // SAFETY: the caller's promise, passed on.
-            unsafe {
-                raw.with_slices(mechanism, typed, |mechanism, slices| {
-                    mechanism.run_step(AnyGradients::Host(Gradients::new(slices)))
-                })
-            }
-        }),
+        // SAFETY: the caller's promise, passed on.
+        AnyBackend::Cpu(_) => unsafe { add_in_host_memory(mechanism, raw, dtype, gradients) },
         #[cfg(feature = "cuda")]
         AnyBackend::Cuda(_) | AnyBackend::HostMade(_) => {
             check_lengths(mechanism.shard(), gradients.clone().map(|(_, len)| len as u64))?;
@@ -381,4 +330,25 @@ pub(crate) unsafe fn add_to_raw(
             mechanism.run_step(AnyGradients::Cuda(&list))
         }
     }
+}
+
+/// Does what [`add_to_raw`] does, for a backend whose gradients lie in host memory.
+///
+/// # Safety
+/// The contract is that of [`AnyMechanism::add_to_raw`](crate::AnyMechanism::add_to_raw).
+unsafe fn add_in_host_memory(
+    mechanism: &mut Mechanism<AnyBackend>,
+    raw: &mut RawGradients,
+    dtype: Dtype,
+    gradients: impl ExactSizeIterator<Item = (*mut (), usize)> + Clone,
+) -> Result<()> {
+    with_element!(dtype, E => {
+        let typed = gradients.map(|(address, len)| (address.cast::<E>(), len));
+        // SAFETY: the caller's promise, passed on.
+        unsafe {
+            raw.with_slices(mechanism, typed, |mechanism, slices| {
+                mechanism.run_step(AnyGradients::Host(Gradients::new(slices)))
+            })
+        }
+    })
 }

@@ -7,9 +7,9 @@ use super::assignment::PIECE;
 use super::prefetch::LINE;
 use super::ring::rows::{STRIP, place};
 use crate::error::{Error, Result};
+use crate::huge_pages::huge_pages;
 use crate::layout::Shard;
 use crate::noise::TILE;
-use crate::pages::huge_pages;
 
 // Chunks of a tile, and no others, have their rows rotated.
 const _: () = assert!(STRIP < TILE && TILE < PIECE);

@@ -3,7 +3,7 @@
 pub mod calibrate;
 mod candidate;
 mod compare;
-mod one;
+mod one_strategy;
 mod options;
 mod question;
 mod recommend;

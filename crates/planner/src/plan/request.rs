@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::optimize::{Objective, Observer};
 use crate::plan::candidate::Recommendation;
 use crate::plan::options::OptionError;
-use crate::plan::{one, recommend};
+use crate::plan::{one_strategy, recommend};
 use crate::privacy::claim::PrivacyUnit;
 use crate::privacy::large_delta;
 use crate::privacy::participation::Participation;
@@ -126,7 +126,9 @@ impl Request {
         let mut answer = match (&self.strategy, self.sampling) {
             (StrategyChoice::Auto, None | Some(SamplingSpec::None)) => recommend::all(&question, observer)?,
             (StrategyChoice::Auto, Some(_)) => return Err(OptionError::SamplingOfAll.into()),
-            (StrategyChoice::One(strategy), sampling) => one::one(&question, strategy, sampling, observer)?,
+            (StrategyChoice::One(strategy), sampling) => {
+                one_strategy::one(&question, strategy, sampling, observer)?
+            }
         };
         // The size of the dataset counts, whoever draws the batches.
         let warning = self.dataset_size.and_then(|size| large_delta(question.goal.delta(), size));
