@@ -146,6 +146,53 @@ pub fn delay(device: usize, delays: bool) {
     check(function(index(device), delays), device);
 }
 
+/// What a test spoils, among the calls that its own thread makes. Calls are counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spoil {
+    /// The record of an event, or the wait of a stream or of the host, that succeeds and does nothing.
+    LeaveOut(u64),
+    /// The call that fails and does nothing.
+    Fail(u64),
+    /// The first of the calls that fail and do nothing: all from there on do.
+    FailFrom(u64),
+}
+
+/// Begins to spoil calls of this thread, or ends that.
+pub fn spoil(what: Option<Spoil>) {
+    let (how, nth) = match what {
+        None => (-1, 0),
+        Some(Spoil::LeaveOut(nth)) => (0, nth),
+        Some(Spoil::Fail(nth)) => (1, nth),
+        Some(Spoil::FailFrom(nth)) => (2, nth),
+    };
+    // SAFETY: the stand-in's symbol of that name has this signature.
+    let function = unsafe { symbol::<extern "C" fn(c_int, u64)>(b"corrnoise_sim_spoil\0") };
+    function(how, nth);
+}
+
+/// What became of what [`spoil`] began: how many calls were counted so far, and the name of the first that was spoilt.
+pub fn spoilt() -> (u64, Option<String>) {
+    let (mut buffer, mut len) = ([0_u8; 64], 0);
+    type Function = unsafe extern "C" fn(*mut u8, usize, *mut usize) -> u64;
+    // SAFETY: the stand-in's symbol of that name has this signature.
+    let function = unsafe { symbol::<Function>(b"corrnoise_sim_spoilt\0") };
+    // SAFETY: the buffer has as many bytes, and the length is writable.
+    let seen = unsafe { function(buffer.as_mut_ptr(), buffer.len(), &mut len) };
+    (seen, (len > 0).then(|| String::from_utf8_lossy(&buffer[..len]).into_owned()))
+}
+
+/// Takes what the checks of `device` noticed last since it was asked for: an access that nothing orders, or pinned memory that changed or was
+/// freed too early. The end of the context does not forget it.
+pub fn noticed(device: usize) -> Option<String> {
+    let mut buffer = [0_u8; 512];
+    type Function = unsafe extern "C" fn(c_int, *mut u8, usize) -> usize;
+    // SAFETY: the stand-in's symbol of that name has this signature.
+    let function = unsafe { symbol::<Function>(b"corrnoise_sim_noticed\0") };
+    // SAFETY: the buffer has as many bytes.
+    let len = unsafe { function(index(device), buffer.as_mut_ptr(), buffer.len()) };
+    (len > 0).then(|| String::from_utf8_lossy(&buffer[..len]).into_owned())
+}
+
 /// What threads did with one line of PTX while it was watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Line {

@@ -21,6 +21,8 @@
 //! - An approximate instruction returns any result that its documented error allows ([`control::approximate`]).
 //! - Float arithmetic is IEEE with subnormals, to the nearest, ties to even, or (`.rz`) towards zero; a NaN result is `0x7fffffff`.
 //!
+//! A test can leave out a record or a wait, or let a call fail ([`control::spoil`]), and ask what the checks noticed ([`control::noticed`]).
+//!
 //! A launch that breaks one of the first three fails with a text that names the kernel, block, thread and line, and its context
 //! stays faulted until it is destroyed, as on hardware.
 //!

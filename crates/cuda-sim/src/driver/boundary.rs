@@ -7,7 +7,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use super::count;
+use super::{count, spoil};
 use crate::status::{Failure, Status};
 
 /// A pointer through which a function returns a value; the same as `T *` in C.
@@ -39,7 +39,10 @@ impl<T> Out<T> {
 /// Counts a call, runs its body and returns the body's status.
 pub(super) fn call(name: &'static str, body: impl FnOnce() -> Result<(), Failure>) -> Status {
     count::add(name);
-    let outcome = catch_unwind(AssertUnwindSafe(body));
+    let outcome = match spoil::outcome(name) {
+        Some(outcome) => Ok(outcome),
+        None => catch_unwind(AssertUnwindSafe(body)),
+    };
     let failure = match outcome {
         Ok(Ok(())) => return Status::Success,
         Ok(Err(failure)) => failure,

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 
 use super::boundary::Out;
 use super::count;
+use super::spoil::{self, How};
 use super::state::{self, Mutation};
 use crate::exec::Approximation;
 use crate::traffic::Traffic;
@@ -88,6 +89,47 @@ pub extern "C" fn corrnoise_sim_approximate(device: c_int, mode: c_int, seed: u6
 pub extern "C" fn corrnoise_sim_delay(device: c_int, delays: bool) -> bool {
     let locked = ordinal(device).and_then(|ordinal| state::device(ordinal).ok());
     locked.map(|mut device| device.delays = delays).is_some()
+}
+
+/// Spoils calls of this thread: 0 leaves out the `nth` record or wait, 1 fails the `nth` call, 2 fails it and all after it, -1 ends this.
+#[unsafe(no_mangle)]
+pub extern "C" fn corrnoise_sim_spoil(how: c_int, nth: u64) {
+    let how = match how {
+        0 => Some(How::LeaveOut),
+        1 => Some(How::Fail),
+        2 => Some(How::FailFrom),
+        _ => None,
+    };
+    spoil::set(how, nth);
+}
+
+/// Copies the name of the first call of this thread that was spoilt and says how long it is. Returns how many calls were counted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_sim_spoilt(to: *mut u8, len: usize, written: Out<usize>) -> u64 {
+    let (seen, name) = spoil::get();
+    // SAFETY: `control` passes a buffer of `len` bytes.
+    let count = unsafe { copy_text(name.unwrap_or_default(), to, len) };
+    let _ = written.set(count);
+    seen
+}
+
+/// Takes the text of what a device's checks of order noticed last, and copies it. Returns its length, at most `len`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_sim_noticed(device: c_int, to: *mut u8, len: usize) -> usize {
+    let locked = ordinal(device).and_then(|ordinal| state::device(ordinal).ok());
+    let text = locked.and_then(|mut device| device.noticed.take()).unwrap_or_default();
+    // SAFETY: `control` passes a buffer of `len` bytes.
+    unsafe { copy_text(&text, to, len) }
+}
+
+/// # Safety
+///
+/// `to` is a buffer of `len` bytes.
+unsafe fn copy_text(text: &str, to: *mut u8, len: usize) -> usize {
+    let count = len.min(text.len());
+    // SAFETY: by this function's contract.
+    unsafe { to.copy_from_nonoverlapping(text.as_ptr(), count) };
+    count
 }
 
 /// Begins to watch the lines that a device executes. Returns whether there is such a device.

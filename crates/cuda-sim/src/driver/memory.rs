@@ -110,8 +110,11 @@ pub unsafe extern "C" fn cuMemFreeHost(pointer: *mut c_void) -> Status {
     call("cuMemFreeHost", || {
         let len = lock(&PINNED).get(&pointer.addr()).map_or(0, |words| size_of_val(&**words));
         for ordinal in 0..NUM_DEVICES {
-            if state::device(ordinal)?.pending.iter().any(|copy| copy.reads(pointer.addr(), len)) {
-                return Err(Failure::invalid_value("a copy from the memory is not known to have ended"));
+            let mut device = state::device(ordinal)?;
+            if device.pending.iter().any(|copy| copy.reads(pointer.addr(), len)) {
+                let text = "a copy from the memory is not known to have ended";
+                device.noticed = Some(format!("pinned memory is freed: {text}"));
+                return Err(Failure::invalid_value(text));
             }
         }
         let freed = lock(&PINNED).remove(&pointer.addr());

@@ -183,6 +183,7 @@ impl Device {
                 unordered.verb, unordered.other_verb
             );
             let failure = Failure::new(Status::LaunchFailed, text);
+            self.noticed = Some(failure.text.clone());
             self.fault = Some(failure.clone());
             failure
         })
@@ -209,6 +210,7 @@ impl Device {
                     "byte +{at} of the pinned memory that {what} reads changed before the host waited for it"
                 );
                 let failure = Failure::new(Status::LaunchFailed, text);
+                self.noticed = Some(failure.text.clone());
                 self.fault = Some(failure.clone());
                 return Err(failure);
             }

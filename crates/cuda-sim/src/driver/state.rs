@@ -52,6 +52,8 @@ pub(super) struct Device {
     pub host: Clock,
     /// The copies from pinned memory that the host has not waited for.
     pub pending: Vec<Pending>,
+    /// The last access that nothing orders, or use of pinned memory that came too early; it outlives its context.
+    pub noticed: Option<String>,
     /// Whether streams with a priority delay their commands until something waits for them.
     pub delays: bool,
     pub traffic: Traffic,
@@ -74,6 +76,7 @@ impl Device {
             graphs: HashMap::new(),
             host: Clock::default(),
             pending: Vec::new(),
+            noticed: None,
             delays: false,
             traffic: Traffic::default(),
             mutations: Vec::new(),

@@ -60,6 +60,8 @@ impl Cuda {
                 own.wait_until_used()?;
             }
             if *self.sent_list != *self.words {
+                // If sending fails, nobody knows what the device has.
+                self.sent_list.clear();
                 // SAFETY: no list is longer than what was allocated for it, and no graph holds this launch.
                 unsafe { stage(stream, &owned.kernels, owned.list.address, &self.words) }?;
                 self.sent_list.clone_from(&self.words);
