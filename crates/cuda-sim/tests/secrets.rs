@@ -55,6 +55,32 @@ fn records_are_cleared_when_a_replay_ends() {
     );
 }
 
+/// A schedule that arrives in part is cleared before its memory is freed.
+#[test]
+fn records_that_do_not_all_arrive_are_cleared() {
+    let device = 3;
+    let stream = corrnoise_cuda::stream(device).unwrap();
+    let plan = Plan::new(4, Form::independent(), 0.75).unwrap();
+    let fills = || control::calls_on(device, "cuMemsetD8Async");
+    let mut spoilt = Vec::new();
+    for nth in 0.. {
+        let key = Key::from_bytes([3; 32], "in part");
+        let mut noise = Mechanism::cuda(&plan, key, Shard::whole(700).unwrap(), &stream).unwrap();
+        let before = fills();
+        control::spoil(Some(control::Spoil::Fail(nth)));
+        let begun = noise.begin_replay(2);
+        let (_, name) = control::spoilt();
+        control::spoil(None);
+        let Some(name) = name else { break };
+        if begun.is_err() && ["cuMemcpyHtoDAsync_v2", "cuStreamSynchronize"].contains(&name.as_str()) {
+            // Three fills make the memory: that of the counter, of the records and of their lists.
+            assert_eq!(fills() - before, 3 + 2, "call {nth}, {name}");
+            spoilt.push(name);
+        }
+    }
+    assert_eq!(spoilt, ["cuMemcpyHtoDAsync_v2", "cuMemcpyHtoDAsync_v2", "cuStreamSynchronize"]);
+}
+
 /// Keys are sent when all memory is there: what was allocated before is freed, and not cleared.
 #[test]
 fn a_mechanism_that_does_not_fit_sends_no_key() {

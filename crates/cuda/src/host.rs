@@ -6,8 +6,8 @@ use crate::device::device_error;
 use crate::gradient::DeviceGradient;
 use crate::host_made::HostMade;
 use corrnoise_core::backend::{Backend, Step};
-use corrnoise_core::{Dtype, Gradients, Result, with_element};
-use cudarc::driver::{CudaSlice, CudaStream};
+use corrnoise_core::{Dtype, Element, Gradients, Result, with_element};
+use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
 use std::sync::Arc;
 
 impl Cuda {
@@ -42,34 +42,33 @@ fn on_device(
 ) -> Result<()> {
     let _kept = KeepCurrent::new();
     let dtype = gradients.dtype();
-    with_element!(dtype, E => {
-        let slices = gradients.slices::<E>().unwrap_or_default();
-        let copy = |slice: &&mut [E]| match slice.is_empty() {
-            // Device memory of no length has no address.
-            true => Ok(None),
-            false => stream.clone_htod(&**slice).map(Some).map_err(device_error("copy to the device")),
-        };
-        let mut device = slices.iter().map(copy).collect::<Result<Vec<Option<CudaSlice<E>>>>>()?;
-        let list: Vec<DeviceGradient<'_>> = device
-            .iter_mut()
-            .map(|slice| match slice {
-                Some(slice) => DeviceGradient::from_slice(slice, stream),
-                None => nothing(dtype),
-            })
-            .collect();
-        step(&list)?;
-        drop(list);
-        for (from, to) in device.iter().zip(slices) {
-            if let Some(from) = from {
-                stream.memcpy_dtoh(from, &mut **to).map_err(device_error("copy from the device"))?;
-            }
+    // Bytes are copied, so that a number type needs to be none of cudarc's.
+    let mut host = with_element!(dtype, E => bytes_of(gradients.slices::<E>().unwrap_or_default()));
+    let copy = |bytes: &&mut [u8]| match bytes.is_empty() {
+        // Device memory of no length has no address.
+        true => Ok(None),
+        false => stream.clone_htod(&**bytes).map(Some).map_err(device_error("copy to the device")),
+    };
+    let device = host.iter().map(copy).collect::<Result<Vec<Option<CudaSlice<u8>>>>>()?;
+    let list: Vec<DeviceGradient<'_>> =
+        device.iter().map(|slice| gradient(slice.as_ref(), stream, dtype)).collect();
+    step(&list)?;
+    for (from, to) in device.iter().zip(&mut host) {
+        if let Some(from) = from {
+            stream.memcpy_dtoh(from, &mut **to).map_err(device_error("copy from the device"))?;
         }
-    });
+    }
     stream.synchronize().map_err(device_error("wait for the stream"))
 }
 
-/// The gradient of a segment without coordinates.
-fn nothing(dtype: Dtype) -> DeviceGradient<'static> {
-    // SAFETY: no values are read or written.
-    unsafe { DeviceGradient::from_raw(0, 0, dtype) }
+/// The memory of slices.
+fn bytes_of<'memory, E: Element + bytemuck::Pod>(slices: &'memory mut [&mut [E]]) -> Vec<&'memory mut [u8]> {
+    slices.iter_mut().map(|slice| bytemuck::cast_slice_mut(slice)).collect()
+}
+
+/// A gradient in the bytes of a slice, or that of a segment without coordinates.
+fn gradient(slice: Option<&CudaSlice<u8>>, stream: &CudaStream, dtype: Dtype) -> DeviceGradient<'static> {
+    let (address, bytes) = slice.map_or((0, 0), |slice| (slice.device_ptr(stream).0, slice.len()));
+    // SAFETY: the bytes are those of values of this type. The stream alone uses them, and frees them in its order.
+    unsafe { DeviceGradient::from_raw(address, (bytes / dtype.bytes()) as u64, dtype) }
 }

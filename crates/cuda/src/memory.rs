@@ -44,6 +44,11 @@ impl<T: DeviceRepr> Memory<T> {
         Ok(Memory::new(slice, stream))
     }
 
+    /// Copies host values into the memory, from its start. The copy may still read them when this returns.
+    pub(crate) fn send(&mut self, stream: &Arc<CudaStream>, values: &[T]) -> Result<()> {
+        stream.memcpy_htod(values, &mut self.slice).map_err(device_error("copy to the device"))
+    }
+
     /// Fills the memory with zeros in the order of `stream`, whose context is current. On failure the context is gone, and the content
     /// with it.
     pub(crate) fn clear(&self, stream: CUstream) {

@@ -131,16 +131,22 @@ impl ReplaySteps {
         let spare = [StepRecord::default()];
         let records = if self.records.is_empty() { &spare } else { self.records.as_slice() };
         let control = Memory::zeros(stream, HEAD_WORDS + num_segments * SEGMENT_WORDS / 2)?;
-        let loaded = LoadedReplay {
-            records: Memory::copy(stream, bytemuck::cast_slice(records))?,
-            words: Memory::copy(stream, &self.words)?,
+        let records: &[u8] = bytemuck::cast_slice(records);
+        let mut loaded = LoadedReplay {
+            records: Memory::zeros(stream, records.len())?,
+            words: Memory::zeros(stream, self.words.len())?,
             control: Control { address: control.address, memory: Some(control), captured: false },
             count: self.len(),
             first: self.records.first().map(|record| record.number),
         };
-        // The copies read host memory that is freed when this returns.
-        stream.synchronize().map_err(device_error("wait for the stream"))?;
-        Ok(loaded)
+        let copied = loaded
+            .records
+            .send(stream, records)
+            .and_then(|()| loaded.words.send(stream, &self.words))
+            // The copies read host memory that is freed when this returns.
+            .and_then(|()| stream.synchronize().map_err(device_error("wait for the stream")));
+        // What was sent before a failure is secret too.
+        copied.inspect_err(|_| loaded.clear(stream.cu_stream())).map(|()| loaded)
     }
 }
 

@@ -36,11 +36,9 @@ const CLASSES: &[Class] = &[
         &[
             ("const float whole =", "_rn(", ""),
             ("const float rest =", "_rn(", ""),
-            ("const float last_place =", "_rn(", ""),
             ("const float not_down =", "_rn(", ""),
             ("const float carry =", "_rn(", ""),
             ("return __fmul_rn(__fadd_rn(nearest", "_rn(", ""),
-            ("BITS(0x24000000)", "_rn(", ""),
         ],
     ),
     (
