@@ -54,7 +54,7 @@ struct Args {
     const Step *schedule;   // null: `step` counts
     const u64 *counter;     // index into the schedule; what an ended schedule still has, with its segments
     u64 num_scheduled;
-    u64 *overflow;          // smallest step number at which an f16 gradient left its range
+    u64 *overflow;          // smallest step number at which a gradient left the range of its number type
     u64 num_tiles;
     Step step;
     u32 num_segments;

@@ -1,7 +1,7 @@
 //! The devices: their names, how they are opened, and the backend of each.
 //!
 //! Devices are told apart in this file and nowhere else. A new device is a crate with its backend, a feature of this package, a line of
-//! [`DEVICES`] and an arm of the enums here.
+//! [`DEVICES`] and of [`engines`], and an arm of the enums here.
 
 #[cfg(feature = "cuda")]
 mod replay;
@@ -18,6 +18,13 @@ use corrnoise_cuda::{Cuda, CudaOptions, DeviceGradient, HostMade, HostMadeOption
 use std::ffi::c_void;
 use std::fmt;
 use std::str::FromStr;
+
+/// The engines of devices other than the CPU, each under the name of its feature.
+pub mod engines {
+    /// The CUDA engine, which runs the same mechanisms on a GPU.
+    #[cfg(feature = "cuda")]
+    pub use corrnoise_cuda as cuda;
+}
 
 /// The names of each device and what it is, of which errors and help texts are made. `cuda:N+host` is not among them: it is a GPU, used in
 /// a way that few need.
@@ -224,7 +231,7 @@ impl AnyBackend {
         whichever!(self, backend => backend.state_bytes())
     }
 
-    /// The first step at which an f16 gradient left its range, on a device that does not say so at that step. Waits for the device.
+    /// The first step at which a gradient left the range of its number type, on a device that does not say so at that step. Waits for the device.
     pub fn first_overflow(&self) -> Result<Option<u64>> {
         match self {
             AnyBackend::Cpu(_) => Ok(None),

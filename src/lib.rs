@@ -37,9 +37,7 @@ pub use corrnoise_core::{file, secret};
 #[cfg(feature = "planner")]
 pub use corrnoise_planner as planner;
 
-/// The CUDA engine, which runs the same mechanisms on a GPU.
-#[cfg(feature = "cuda")]
-pub use corrnoise_cuda as cuda;
+pub use device::engines::*;
 
 /// The README's examples are compiled with the doctests.
 #[cfg(doctest)]

@@ -60,7 +60,7 @@ typedef enum {
    */
   CORRNOISE_STATUS_POISONED = 8,
   /**
-   * The step is complete, but an f16 gradient is infinite now. The next call makes the next step.
+   * The step is complete, but a gradient left the range of its number type and is infinite now. The next call makes the next step.
    */
   CORRNOISE_STATUS_OVERFLOW = 9,
   /**
@@ -268,7 +268,7 @@ corrnoise_status corrnoise_cuda_add_to(const corrnoise_mechanism *mechanism,
 
 #if defined(CORRNOISE_CUDA)
 /**
- * The first step at which an f16 gradient in device memory left its range; UINT64_MAX if there was none. Waits for the stream.
+ * The first step at which a gradient in device memory left the range of its number type; UINT64_MAX if there was none. Waits for the stream.
  */
 corrnoise_status corrnoise_cuda_first_overflow(const corrnoise_mechanism *mechanism,
                                                uint64_t *step);

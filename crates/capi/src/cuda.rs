@@ -112,7 +112,7 @@ pub unsafe extern "C" fn corrnoise_cuda_add_to(
     })
 }
 
-/// The first step at which an f16 gradient in device memory left its range; UINT64_MAX if there was none. Waits for the stream.
+/// The first step at which a gradient in device memory left the range of its number type; UINT64_MAX if there was none. Waits for the stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_cuda_first_overflow(
     mechanism: *const MechanismHandle,

@@ -27,7 +27,7 @@ pub enum Status {
     PastEnd = 7,
     /// An earlier step failed half-way, so nothing was done. Resume from a checkpoint.
     Poisoned = 8,
-    /// The step is complete, but an f16 gradient is infinite now. The next call makes the next step.
+    /// The step is complete, but a gradient left the range of its number type and is infinite now. The next call makes the next step.
     Overflow = 9,
     /// Another thread is using this mechanism; nothing was done.
     Busy = 10,

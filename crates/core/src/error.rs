@@ -55,9 +55,9 @@ pub enum Error {
         /// The last step handed over.
         last: u64,
     },
-    /// A 16-bit gradient left its range. The step counts as made: its noise is used up, and the next call makes the next step.
+    /// A gradient left the range of its number type. The step counts as made: its noise is used up, and the next call makes the next step.
     #[error(
-        "an f16 gradient is infinite after step {step}: f16 ends at 65504; scale the gradient down or use bf16 or f32"
+        "a gradient is infinite after step {step}: it left the range of its number type, of which f16 ends at 65504; scale the gradient down or use bf16 or f32"
     )]
     Overflow {
         /// The step at which it happened.

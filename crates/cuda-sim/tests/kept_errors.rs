@@ -1,7 +1,7 @@
 //! Errors that cudarc keeps from another object's end, captures that are given up, and calls that a backend behind another type must pass on.
 
 use corrnoise::any::{AnyBackend, Place};
-use corrnoise::backend::Replay;
+use corrnoise::backend::{Backend, Replay};
 use corrnoise::{CpuOptions, Dtype, Error, Form, Key, Mechanism, Plan, RunKey, Shard};
 use corrnoise_cuda::{Cuda, CudaOptions, DeviceGradient, HostMadeOptions, MadeOnHost, OnCuda};
 use cuda::control;
@@ -60,6 +60,20 @@ fn expected(steps: usize) -> Vec<f32> {
     sum
 }
 
+/// Ends a mechanism of one step while an error is kept: its work must be over, and none of its own.
+fn ends_after_an_error<B: Backend>(
+    noise: Mechanism<B>,
+    stream: &Arc<CudaStream>,
+    gradient: &CudaSlice<f32>,
+    late: bool,
+) {
+    keep_an_error(stream);
+    drop(noise);
+    let _ = stream.context().check_err();
+    stream.context().synchronize().unwrap_or_else(|error| panic!("late: {late}: {error}"));
+    assert!(stream.clone_dtoh(gradient).unwrap() == expected(1), "late: {late}");
+}
+
 /// Rows that are being made when their mechanism ends are waited for, whatever went wrong elsewhere: their memory is cleared and freed.
 #[test]
 fn prepared_rows_end_before_their_memory_whatever_went_wrong_elsewhere() {
@@ -70,11 +84,7 @@ fn prepared_rows_end_before_their_memory_whatever_went_wrong_elsewhere() {
         let mut gradient = stream.alloc_zeros::<f32>(LEN).unwrap();
         noise.run_step(&[raw(&mut gradient)]).unwrap();
         noise.prepare().unwrap();
-        keep_an_error(&stream);
-        drop(noise);
-        let _ = stream.context().check_err();
-        stream.context().synchronize().unwrap_or_else(|error| panic!("late: {late}: {error}"));
-        assert!(stream.clone_dtoh(&gradient).unwrap() == expected(1), "late: {late}");
+        ends_after_an_error(noise, &stream, &gradient, late);
     }
 }
 
@@ -89,11 +99,7 @@ fn copies_end_before_their_memory_whatever_went_wrong_elsewhere() {
         let mut noise = Mechanism::host_made(&plan(), key(), shard(), &stream, options).unwrap();
         let mut gradient = stream.alloc_zeros::<f32>(LEN).unwrap();
         noise.run_step(&[raw(&mut gradient)]).unwrap();
-        keep_an_error(&stream);
-        drop(noise);
-        let _ = stream.context().check_err();
-        stream.context().synchronize().unwrap_or_else(|error| panic!("late: {late}: {error}"));
-        assert!(stream.clone_dtoh(&gradient).unwrap() == expected(1), "late: {late}");
+        ends_after_an_error(noise, &stream, &gradient, late);
     }
 }
 

@@ -29,7 +29,7 @@ use std::sync::Arc;
 ///
 /// A step is one launch, and one more small one when gradients moved or the step has a list of its own; where rows are made ahead, which
 /// [`CudaOptions`] say, it is one launch that makes rows and one that adds this step's. None of them waits.
-/// An f16 gradient that leaves its range is therefore found later: [`Cuda::first_overflow`].
+/// A gradient that leaves the range of its number type is therefore found later: [`Cuda::first_overflow`].
 ///
 /// Whatever CUDA context is current on the calling thread, or none, is so again when a call returns. While the stream is captured, only
 /// [`Replay::enqueue`](corrnoise_core::backend::Replay::enqueue) is allowed: every other use of the stream is refused and changes nothing.
@@ -213,7 +213,7 @@ impl Cuda {
         text
     }
 
-    /// The first step at which an f16 gradient left its range, if there was one. Waits for the stream.
+    /// The first step at which a gradient left the range of its number type, if there was one. Waits for the stream.
     pub fn first_overflow(&self) -> Result<Option<u64>> {
         if !self.process.is_current() {
             return Err(Error::Forked);

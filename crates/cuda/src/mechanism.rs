@@ -3,6 +3,7 @@
 use crate::backend::Cuda;
 use crate::gradient::DeviceGradient;
 use crate::options::CudaOptions;
+use corrnoise_core::backend::Backend;
 use corrnoise_core::{Element, Key, Mechanism, Plan, Result, Resume, Shard};
 use cudarc::driver::{CudaStream, DevicePtrMut};
 use std::path::Path;
@@ -61,10 +62,19 @@ pub trait OnCuda {
 
 impl OnCuda for Mechanism<Cuda> {
     fn add_to<T: Element>(&mut self, gradient: &mut impl DevicePtrMut<T>) -> Result<()> {
-        // This check comes before the slice's events are waited for, which would spoil a capture.
-        self.check_usable()?;
         let stream = self.backend().stream().clone();
-        let gradient = DeviceGradient::from_slice(gradient, &stream);
-        self.run_step(&[gradient])
+        step_on_slice(self, &stream, gradient, |noise, list| noise.run_step(list))
     }
+}
+
+/// Runs a step of a mechanism on one slice.
+pub(crate) fn step_on_slice<B: Backend, T: Element>(
+    noise: &mut Mechanism<B>,
+    stream: &CudaStream,
+    gradient: &mut impl DevicePtrMut<T>,
+    step: impl FnOnce(&mut Mechanism<B>, &[DeviceGradient<'_>]) -> Result<()>,
+) -> Result<()> {
+    // This check comes before the slice's events are waited for, which would spoil a capture.
+    noise.check_usable()?;
+    step(noise, &[DeviceGradient::from_slice(gradient, stream)])
 }

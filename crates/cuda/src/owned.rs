@@ -179,7 +179,7 @@ pub(crate) fn check_not_captured(stream: &CudaStream) -> Result<()> {
     }
 }
 
-/// The first step at which an f16 gradient left its range, if there was one. Waits for the stream.
+/// The first step at which a gradient left the range of its number type, if there was one. Waits for the stream.
 pub(crate) fn read_overflow(stream: &Arc<CudaStream>, overflow: &Memory<u64>) -> Result<Option<u64>> {
     let step = stream.clone_dtoh(&overflow.slice).map_err(device_error("read the overflow flag"))?;
     stream.synchronize().map_err(device_error("wait for the stream"))?;

@@ -1,7 +1,7 @@
 //! The methods of a mechanism whose noise the host makes: how to make it, resume it and make a step.
 
 use super::{HostMade, HostMadeOptions};
-use crate::gradient::DeviceGradient;
+use crate::mechanism::step_on_slice;
 use corrnoise_core::{Element, Key, Mechanism, Plan, Result, Resume, Shard};
 use cudarc::driver::{CudaStream, DevicePtrMut};
 use std::path::Path;
@@ -43,10 +43,7 @@ pub trait MadeOnHost {
 
 impl MadeOnHost for Mechanism<HostMade> {
     fn add_to<T: Element>(&mut self, gradient: &mut impl DevicePtrMut<T>) -> Result<()> {
-        // This check comes before the slice's events are waited for, which would spoil a capture.
-        self.check_usable()?;
         let stream = self.backend().stream().clone();
-        let gradient = DeviceGradient::from_slice(gradient, &stream);
-        self.run_step(&[gradient])
+        step_on_slice(self, &stream, gradient, |noise, list| noise.run_step(list))
     }
 }

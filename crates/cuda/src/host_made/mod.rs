@@ -69,7 +69,7 @@ impl HostMadeOptions {
 ///
 /// A step returns when all of its parts are made and handed over. It waits where pinned memory is full, which is until the copies
 /// before it are done; beyond the window these wait for the caller's stream. [`corrnoise_core::Mechanism::prepare`] makes the next row
-/// in the background, in host memory. An f16 gradient that leaves its range is found later: [`HostMade::first_overflow`].
+/// in the background, in host memory. A gradient that leaves the range of its number type is found later: [`HostMade::first_overflow`].
 ///
 /// A captured graph would repeat a copy of one row, so this backend has no replay, and refuses every call while the stream is captured. The
 /// CUDA context that is current on the calling thread is so again when a call returns.
@@ -144,7 +144,7 @@ impl HostMade {
         format!("CUDA device {ordinal}: {}, noise made by the host ({})", self.name, self.cpu.describe())
     }
 
-    /// The first step at which an f16 gradient left its range, if there was one. Waits for the stream.
+    /// The first step at which a gradient left the range of its number type, if there was one. Waits for the stream.
     pub fn first_overflow(&self) -> Result<Option<u64>> {
         if !self.process.is_current() {
             return Err(Error::Forked);
