@@ -7,7 +7,7 @@ use crate::device;
 pub use crate::device::{AnyBackend, AnyGradients, Device, Place};
 use corrnoise_core::raw::RawGradients;
 use corrnoise_core::{
-    Checkpoint, Dtype, Element, Gradients, Key, Mechanism, Plan, Result, Resume, RunKey, Shard,
+    Checkpoint, Dtype, Element, Gradients, Key, Mechanism, Plan, Result, Resume, RunKey, Shard, with_element,
 };
 use std::ops::{Deref, DerefMut};
 
@@ -118,4 +118,25 @@ impl DerefMut for AnyMechanism {
     fn deref_mut(&mut self) -> &mut Mechanism<AnyBackend> {
         &mut self.mechanism
     }
+}
+
+/// Makes the next step of a mechanism whose gradients lie in host memory, as [`AnyMechanism::add_to_raw`] does.
+///
+/// # Safety
+/// The contract is that of [`AnyMechanism::add_to_raw`].
+pub(crate) unsafe fn add_in_host_memory(
+    mechanism: &mut Mechanism<AnyBackend>,
+    raw: &mut RawGradients,
+    dtype: Dtype,
+    gradients: impl ExactSizeIterator<Item = (*mut (), usize)> + Clone,
+) -> Result<()> {
+    with_element!(dtype, E => {
+        let typed = gradients.map(|(address, len)| (address.cast::<E>(), len));
+        // SAFETY: the caller's promise, passed on.
+        unsafe {
+            raw.with_slices(mechanism, typed, |mechanism, slices| {
+                mechanism.run_step(AnyGradients::Host(Gradients::new(slices)))
+            })
+        }
+    })
 }

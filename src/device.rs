@@ -6,13 +6,12 @@
 #[cfg(feature = "cuda")]
 mod replay;
 
+use crate::any::add_in_host_memory;
 use corrnoise_core::backend::{Backend, Step};
 use corrnoise_core::raw::RawGradients;
 #[cfg(feature = "cuda")]
 use corrnoise_core::raw::check_lengths;
-use corrnoise_core::{
-    Cpu, CpuOptions, Dtype, Error, Gradients, Isa, Mechanism, Plan, Result, RunKey, Shard, with_element,
-};
+use corrnoise_core::{Cpu, CpuOptions, Dtype, Error, Gradients, Isa, Mechanism, Plan, Result, RunKey, Shard};
 #[cfg(feature = "cuda")]
 use corrnoise_cuda::{Cuda, CudaOptions, DeviceGradient, HostMade, HostMadeOptions, Stream};
 use std::ffi::c_void;
@@ -337,25 +336,4 @@ pub(crate) unsafe fn add_to_raw(
             mechanism.run_step(AnyGradients::Cuda(&list))
         }
     }
-}
-
-/// Does what [`add_to_raw`] does, for a backend whose gradients lie in host memory.
-///
-/// # Safety
-/// The contract is that of [`AnyMechanism::add_to_raw`](crate::AnyMechanism::add_to_raw).
-unsafe fn add_in_host_memory(
-    mechanism: &mut Mechanism<AnyBackend>,
-    raw: &mut RawGradients,
-    dtype: Dtype,
-    gradients: impl ExactSizeIterator<Item = (*mut (), usize)> + Clone,
-) -> Result<()> {
-    with_element!(dtype, E => {
-        let typed = gradients.map(|(address, len)| (address.cast::<E>(), len));
-        // SAFETY: the caller's promise, passed on.
-        unsafe {
-            raw.with_slices(mechanism, typed, |mechanism, slices| {
-                mechanism.run_step(AnyGradients::Host(Gradients::new(slices)))
-            })
-        }
-    })
 }
