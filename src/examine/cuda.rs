@@ -3,9 +3,9 @@
 use super::{Examine, Facts, Replayed, StepSeconds, TimedSteps, Way};
 use crate::device::Place;
 use corrnoise_core::backend::Backend;
-use corrnoise_core::{Dtype, Element, Error, Key, Mechanism, Plan, Result, Shard, with_element};
+use corrnoise_core::{Dtype, Error, Key, Mechanism, Plan, Result, Shard};
 use corrnoise_cuda::cudarc::driver::{
-    CudaGraph, CudaSlice, CudaStream, DevicePtrMut, DeviceRepr, DriverError, ValidAsZeroBits,
+    CudaGraph, CudaSlice, CudaStream, DevicePtrMut, DriverError,
     sys::{
         self, CUdevice_attribute as Attribute, CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode,
     },
@@ -72,102 +72,43 @@ impl CudaDevice {
         }
         Ok(seconds.split_off(WARM_UP))
     }
-
-    fn steps<E: Element + DeviceRepr + ValidAsZeroBits>(
-        &self,
-        TimedSteps { form, history, dim, way, count, .. }: TimedSteps<'_>,
-    ) -> Result<StepSeconds> {
-        // All tiles make rows at the first step, and take turns from then on. No row is made past the end of the plan, so that its last
-        // steps would be faster.
-        let untimed = history.max(way.rows_ahead);
-        let series = if way.prepare { 2 } else { 1 };
-        let num_steps = untimed + series * (WARM_UP + count) + way.rows_ahead;
-        let plan = Plan::new(num_steps as u64, form.clone(), 0.5)?;
-        let (key, shard) = (Key::from_os()?, Shard::whole(dim)?);
-        let mut run = Steps {
-            noise: Mechanism::cuda_with(&plan, key, shard, &self.stream, way.into())?,
-            gradient: self.stream.alloc_zeros::<E>(dim as usize).map_err(failed)?,
-            flush: self.flush(dim as usize * (8 + 4 * form.num_slots()))?,
-        };
-        for _ in 0..untimed {
-            run.step()?;
-        }
-        if !way.prepare {
-            let step = self.timed(count, &mut run, |run| self.overwrite(&mut run.flush), Steps::step)?;
-            return Ok(StepSeconds { step, with_prepare: Vec::new() });
-        }
-        let idle = |run: &mut Steps<E>| {
-            self.overwrite(&mut run.flush)?;
-            // The stream that makes rows would not wait for the memory to be overwritten.
-            self.stream.synchronize().map_err(failed)
-        };
-        let both = |run: &mut Steps<E>| run.noise.prepare().and_then(|()| run.step());
-        let with_prepare = self.timed(count, &mut run, idle, both)?;
-        let prepared = |run: &mut Steps<E>| {
-            run.noise.prepare()?;
-            // To read state, even none of it, is to wait for the stream that makes rows.
-            run.noise.backend().read_state(0, 0, &mut [])?;
-            self.overwrite(&mut run.flush)
-        };
-        Ok(StepSeconds { step: self.timed(count, &mut run, prepared, Steps::step)?, with_prepare })
-    }
-
-    fn replayed<E: Element + DeviceRepr>(
-        &self,
-        plan: &Plan,
-        key: Key,
-        way: Way,
-        before: &[u32],
-    ) -> Result<Replayed> {
-        // The default stream cannot be captured.
-        let own = self.stream.context().new_stream().map_err(failed)?;
-        let shard = Shard::whole(before.len() as u64)?;
-        let noise = Mechanism::cuda_with(plan, key, shard, &own, way.into())?;
-        let before: Vec<E> = before.iter().map(|bits| E::from_bits(*bits)).collect();
-        let gradient = own.clone_htod(&before).map_err(failed)?;
-        let mut run = Replay { noise, gradient, before, prepare: way.prepare, stream: own };
-        let mut steps = vec![run.step()?];
-        let between = plan.num_steps().saturating_sub(2);
-        run.noise.begin_replay(between)?;
-        let graph = run.capture()?;
-        for _ in 0..between {
-            steps.push(run.launch(&graph)?);
-        }
-        let counted = run.noise.end_replay()?;
-        steps.push(run.step()?);
-        let late = run.launch(&graph)?;
-        Ok(Replayed { steps, counted, late })
-    }
 }
 
 /// A mechanism whose steps are timed, its gradient, and the memory that is overwritten between steps.
-struct Steps<E> {
+struct Steps {
     noise: Mechanism<Cuda>,
-    gradient: CudaSlice<E>,
+    /// The values of the gradient, as bytes: a number type needs to be none of cudarc's.
+    gradient: CudaSlice<u8>,
+    dtype: Dtype,
+    stream: Stream,
     flush: CudaSlice<u8>,
 }
 
-impl<E: Element + DeviceRepr> Steps<E> {
+impl Steps {
     fn step(&mut self) -> Result<()> {
-        self.noise.add_to(&mut self.gradient)
+        let gradient = DeviceGradient::from_bytes(&mut self.gradient, self.dtype, &self.stream);
+        self.noise.run_step(&[gradient])
     }
 }
 
 /// A mechanism and the gradient that its graph was captured with.
-struct Replay<E> {
+struct Replay {
     noise: Mechanism<Cuda>,
-    gradient: CudaSlice<E>,
-    before: Vec<E>,
+    gradient: CudaSlice<u8>,
+    dtype: Dtype,
+    /// The bytes that the gradient has before each step.
+    before: Vec<u8>,
     prepare: bool,
     stream: Arc<CudaStream>,
 }
 
-impl<E: Element + DeviceRepr> Replay<E> {
+impl Replay {
     /// Makes the next step by value.
     fn step(&mut self) -> Result<Vec<u32>> {
         self.reset()?;
         self.prepare()?;
-        self.noise.add_to(&mut self.gradient)?;
+        let gradient = DeviceGradient::from_bytes(&mut self.gradient, self.dtype, &self.stream);
+        self.noise.run_step(&[gradient])?;
         self.bits()
     }
 
@@ -185,8 +126,9 @@ impl<E: Element + DeviceRepr> Replay<E> {
     fn capture(&mut self) -> Result<CudaGraph> {
         // A capture cannot wait for events of a slice that was made outside of it; a raw address has none.
         let address = self.gradient.device_ptr_mut(&self.stream).0;
-        // SAFETY: the slice lives as long as the graph, in `replayed`, and only this stream touches it.
-        let raw = unsafe { DeviceGradient::from_raw(address, self.before.len() as u64, E::DTYPE) };
+        let len = (self.before.len() / self.dtype.bytes()) as u64;
+        // SAFETY: the slice lives as long as the graph, in `replay`, and only this stream touches it.
+        let raw = unsafe { DeviceGradient::from_raw(address, len, self.dtype) };
         self.stream
             .begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
             .map_err(failed)?;
@@ -201,9 +143,10 @@ impl<E: Element + DeviceRepr> Replay<E> {
     }
 
     fn bits(&self) -> Result<Vec<u32>> {
-        let values = self.stream.clone_dtoh(&self.gradient).map_err(failed)?;
+        let bytes = self.stream.clone_dtoh(&self.gradient).map_err(failed)?;
         self.stream.synchronize().map_err(failed)?;
-        Ok(values.into_iter().map(E::to_bits).collect())
+        let bits = |value: &[u8]| value.iter().rev().fold(0, |bits, byte| bits << 8 | u32::from(*byte));
+        Ok(bytes.chunks_exact(self.dtype.bytes()).map(bits).collect())
     }
 }
 
@@ -244,11 +187,66 @@ impl Examine for CudaDevice {
         self.timed(timed, &mut (to, flush), |(_, flush)| self.overwrite(flush), copy)
     }
 
-    fn step_seconds(&self, steps: TimedSteps<'_>) -> Result<StepSeconds> {
-        with_element!(steps.dtype, E => self.steps::<E>(steps))
+    fn step_seconds(
+        &self,
+        TimedSteps { form, history, dim, dtype, way, count }: TimedSteps<'_>,
+    ) -> Result<StepSeconds> {
+        // All tiles make rows at the first step, and take turns from then on. No row is made past the end of the plan, so that its last
+        // steps would be faster.
+        let untimed = history.max(way.rows_ahead);
+        let series = if way.prepare { 2 } else { 1 };
+        let num_steps = untimed + series * (WARM_UP + count) + way.rows_ahead;
+        let plan = Plan::new(num_steps as u64, form.clone(), 0.5)?;
+        let (key, shard) = (Key::from_os()?, Shard::whole(dim)?);
+        let mut run = Steps {
+            noise: Mechanism::cuda_with(&plan, key, shard, &self.stream, way.into())?,
+            gradient: self.stream.alloc_zeros::<u8>(dim as usize * dtype.bytes()).map_err(failed)?,
+            dtype,
+            stream: self.stream.clone(),
+            flush: self.flush(dim as usize * (8 + 4 * form.num_slots()))?,
+        };
+        for _ in 0..untimed {
+            run.step()?;
+        }
+        if !way.prepare {
+            let step = self.timed(count, &mut run, |run| self.overwrite(&mut run.flush), Steps::step)?;
+            return Ok(StepSeconds { step, with_prepare: Vec::new() });
+        }
+        let idle = |run: &mut Steps| {
+            self.overwrite(&mut run.flush)?;
+            // The stream that makes rows would not wait for the memory to be overwritten.
+            self.stream.synchronize().map_err(failed)
+        };
+        let both = |run: &mut Steps| run.noise.prepare().and_then(|()| run.step());
+        let with_prepare = self.timed(count, &mut run, idle, both)?;
+        let prepared = |run: &mut Steps| {
+            run.noise.prepare()?;
+            // To read state, even none of it, is to wait for the stream that makes rows.
+            run.noise.backend().read_state(0, 0, &mut [])?;
+            self.overwrite(&mut run.flush)
+        };
+        Ok(StepSeconds { step: self.timed(count, &mut run, prepared, Steps::step)?, with_prepare })
     }
 
     fn replay(&self, plan: &Plan, key: Key, dtype: Dtype, way: Way, before: &[u32]) -> Result<Replayed> {
-        with_element!(dtype, E => self.replayed::<E>(plan, key, way, before))
+        // The default stream cannot be captured.
+        let own = self.stream.context().new_stream().map_err(failed)?;
+        let shard = Shard::whole(before.len() as u64)?;
+        let noise = Mechanism::cuda_with(plan, key, shard, &own, way.into())?;
+        let before: Vec<u8> =
+            before.iter().flat_map(|bits| bits.to_le_bytes().into_iter().take(dtype.bytes())).collect();
+        let gradient = own.clone_htod(&before).map_err(failed)?;
+        let mut run = Replay { noise, gradient, dtype, before, prepare: way.prepare, stream: own };
+        let mut steps = vec![run.step()?];
+        let between = plan.num_steps().saturating_sub(2);
+        run.noise.begin_replay(between)?;
+        let graph = run.capture()?;
+        for _ in 0..between {
+            steps.push(run.launch(&graph)?);
+        }
+        let counted = run.noise.end_replay()?;
+        steps.push(run.step()?);
+        let late = run.launch(&graph)?;
+        Ok(Replayed { steps, counted, late })
     }
 }

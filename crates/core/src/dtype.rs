@@ -90,7 +90,7 @@ impl FromStr for Dtype {
 
 /// A Rust type of gradients: one for each [`Dtype`].
 #[allow(private_bounds)] // sealed: the kernels know these types and no others
-pub trait Element: Stored + Default + PartialEq + fmt::Debug + 'static {
+pub trait Element: Stored + bytemuck::Pod + Default + PartialEq + fmt::Debug + 'static {
     /// The same type as a value.
     const DTYPE: Dtype;
 

@@ -1,8 +1,9 @@
 //! Tests that only a stand-in can do: which mistakes in a kernel are noticed, how many bytes it moves, that a step never waits.
 
-use corrnoise::{Form, Mechanism, Plan, Shard};
+use corrnoise::{Element, Form, Mechanism, Plan, Shard};
 use corrnoise_cuda::{DeviceGradient, OnCuda, stream};
-use corrnoise_cuda_suite::compare::{Both, Onto, key, same_bits};
+use corrnoise_cuda_suite::compare::{Onto, key, same_bits};
+use corrnoise_cuda_suite::values::DeviceValues;
 use corrnoise_testkit::cases::{every_form, inverse_square_root_coefs, square_root_coefs};
 use cuda::control;
 use half::{bf16, f16};
@@ -165,18 +166,18 @@ fn a_missing_bound_is_noticed() {
 }
 
 /// Bytes per parameter of one step on whole tiles: those of 16-byte accesses, and those of a gradient's 8-byte accesses.
-fn bytes_per_parameter<E: Both>(device: usize, form: Form) -> (f64, u64) {
+fn bytes_per_parameter<E: Element>(device: usize, form: Form) -> (f64, u64) {
     const LEN: u64 = 512 * 64;
     let stream = stream(device).unwrap();
     let plan = Plan::new(64, form, 0.75).unwrap().with_finest_grid().unwrap();
     let mut noise = Mechanism::cuda(&plan, key(), Shard::whole(LEN).unwrap(), &stream).unwrap();
-    let mut gradient = stream.clone_htod(&Onto::Values.gradient::<E>(LEN)).unwrap();
+    let mut gradient = DeviceValues::new(&stream, &Onto::Values.gradient::<E>(LEN)).unwrap();
     // Measured once every slot of the state is in use and the list of segments is on the device.
     for _ in 0..40 {
-        noise.add_to(&mut gradient).unwrap();
+        noise.run_step(&[gradient.gradient()]).unwrap();
     }
     control::reset_traffic(device);
-    noise.add_to(&mut gradient).unwrap();
+    noise.run_step(&[gradient.gradient()]).unwrap();
     let traffic = control::traffic(device);
     let wide = 16 * (traffic.loads_of(16) + traffic.stores_of(16));
     (wide as f64 / LEN as f64, 8 * traffic.stores_of(8) / LEN)

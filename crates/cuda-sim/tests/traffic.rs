@@ -3,9 +3,10 @@
 use corrnoise::backend::Backend;
 use corrnoise::form::Kernel;
 use corrnoise::planner::{Execution, Moved};
-use corrnoise::{Dtype, Form, Mechanism, Plan, Shard};
+use corrnoise::{Dtype, Element, Form, Mechanism, Plan, Shard};
 use corrnoise_cuda::{CudaOptions, OnCuda, stream};
-use corrnoise_cuda_suite::compare::{Both, Onto, key};
+use corrnoise_cuda_suite::compare::{Onto, key};
+use corrnoise_cuda_suite::values::DeviceValues;
 use corrnoise_testkit::cases::{every_form, inverse_square_root_coefs, square_root_coefs};
 use cuda::control;
 use half::{bf16, f16};
@@ -20,20 +21,20 @@ fn values(device: usize) -> u64 {
 
 /// Bytes per parameter that one step of a fused kernel moves on whole tiles, in accesses of 8 and 16 bytes: those of values. Tables and
 /// arguments are read in other widths.
-fn counted<E: Both>(device: usize, form: &Form) -> f64 {
+fn counted<E: Element>(device: usize, form: &Form) -> f64 {
     const LEN: u64 = 512 * 8;
     let stream = stream(device).unwrap();
     let plan = Plan::new(64, form.clone(), 0.75).unwrap();
     let options = CudaOptions { rows_ahead: Some(1), ..CudaOptions::default() };
     let shard = Shard::whole(LEN).unwrap();
     let mut noise = Mechanism::cuda_with(&plan, key(), shard, &stream, options).unwrap();
-    let mut gradient = stream.clone_htod(&Onto::Values.gradient::<E>(LEN)).unwrap();
+    let mut gradient = DeviceValues::new(&stream, &Onto::Values.gradient::<E>(LEN)).unwrap();
     // Counted once every slot of the state is in use and the list of segments is on the device.
     for _ in 0..20 {
-        noise.add_to(&mut gradient).unwrap();
+        noise.run_step(&[gradient.gradient()]).unwrap();
     }
     control::reset_traffic(device);
-    noise.add_to(&mut gradient).unwrap();
+    noise.run_step(&[gradient.gradient()]).unwrap();
     values(device) as f64 / LEN as f64
 }
 
@@ -52,7 +53,7 @@ fn the_planner_counts_the_bytes_that_fused_kernels_move() {
 }
 
 /// Bytes per parameter and step of `add` and of `make`, over one turn of all tiles, when a step's rows are prepared.
-fn counted_ahead<E: Both>(device: usize, form: &Form, rows: usize) -> Moved {
+fn counted_ahead<E: Element>(device: usize, form: &Form, rows: usize) -> Moved {
     let len = 512 * rows as u64;
     let stream = stream(device).unwrap();
     // Counted once every slot of the state is in use, and before rows are left out because the plan ends.
@@ -60,9 +61,9 @@ fn counted_ahead<E: Both>(device: usize, form: &Form, rows: usize) -> Moved {
     let plan = Plan::new((filled + 2 * rows) as u64, form.clone(), 0.75).unwrap();
     let options = CudaOptions { rows_ahead: Some(rows), prepare: true, ..CudaOptions::default() };
     let mut noise = Mechanism::cuda_with(&plan, key(), Shard::whole(len).unwrap(), &stream, options).unwrap();
-    let mut gradient = stream.clone_htod(&Onto::Values.gradient::<E>(len)).unwrap();
+    let mut gradient = DeviceValues::new(&stream, &Onto::Values.gradient::<E>(len)).unwrap();
     for _ in 0..filled {
-        noise.add_to(&mut gradient).unwrap();
+        noise.run_step(&[gradient.gradient()]).unwrap();
     }
     let (mut made, mut added) = (0, 0);
     for _ in 0..rows {
@@ -84,7 +85,7 @@ fn counted_ahead<E: Both>(device: usize, form: &Form, rows: usize) -> Moved {
             Kernel::Blt(_) => loaded + stored,
         };
         control::reset_traffic(device);
-        noise.add_to(&mut gradient).unwrap();
+        noise.run_step(&[gradient.gradient()]).unwrap();
         assert_eq!(control::traffic(device).launches, 1, "a step that was prepared only adds");
         added += values(device);
     }

@@ -1,14 +1,14 @@
 //! Rows made ahead of their steps, and on a stream of their own: the same bits, at every step and after every interruption.
 
 use crate::compare::{
-    Both, Onto, every_number_of_rounds, every_way, key, same_bits_with, same_step, same_step_of_segments,
+    Onto, every_number_of_rounds, every_way, key, same_bits_with, same_step, same_step_of_segments,
     same_steps_with,
 };
 use crate::replay::{LEN, fork};
 use corrnoise::cuda::cudarc::driver::CudaStream;
 use corrnoise::cuda::{Cuda, CudaOptions, DeviceGradient, OnCuda};
 use corrnoise::form::{Kernel, Ring};
-use corrnoise::{Dtype, Error, Form, Layout, Mechanism, Plan, Resume, Shard, with_element};
+use corrnoise::{Dtype, Element, Error, Form, Layout, Mechanism, Plan, Resume, Shard, with_element};
 use corrnoise_testkit::cases::{every_form, inverse_square_root_coefs, square_root_coefs};
 use corrnoise_testkit::gradients::assert_same;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn kernels() -> Vec<(String, Form, usize)> {
 }
 
 /// Compares 34,003 coordinates × 30 steps of every kernel that makes rows.
-pub(crate) fn a_million_values<E: Both>(stream: &Arc<CudaStream>) {
+pub(crate) fn a_million_values<E: Element>(stream: &Arc<CudaStream>) {
     let shard = Shard::whole(34_003).unwrap();
     for (name, form, rows) in kernels() {
         let plan = Plan::new(STEPS, form, 0.7313).unwrap().with_finest_grid().unwrap();

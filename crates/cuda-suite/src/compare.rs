@@ -1,9 +1,10 @@
 //! One plan on both engines, step by step.
 
+use crate::values::DeviceValues;
 use corrnoise::any::{AnyBackend, AnyGradients};
 use corrnoise::backend::{Add, Backend, Step};
 use corrnoise::chacha::ChaCha;
-use corrnoise::cuda::cudarc::driver::{CudaStream, DeviceRepr};
+use corrnoise::cuda::cudarc::driver::CudaStream;
 use corrnoise::cuda::{Cuda, CudaOptions, DeviceGradient, OnCuda};
 use corrnoise::grid::DitherBlock;
 use corrnoise::{
@@ -19,10 +20,6 @@ pub fn key() -> Key {
     Key::from_bytes(std::array::from_fn(|i| (i * 31 + 5) as u8), "cuda")
 }
 
-/// A gradient type on both engines.
-pub trait Both: Element + DeviceRepr {}
-impl<T: Element + DeviceRepr> Both for T {}
-
 /// The gradient that a step's noise is added to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Onto {
@@ -34,7 +31,7 @@ pub enum Onto {
 
 impl Onto {
     /// A gradient of `len` values of this kind.
-    pub fn gradient<E: Both>(self, len: u64) -> Vec<E> {
+    pub fn gradient<E: Element>(self, len: u64) -> Vec<E> {
         match self {
             Onto::Zero => vec![E::from_f32(0.0); len as usize],
             Onto::Values => gradient(len, E::from_f32),
@@ -73,12 +70,12 @@ pub fn every_number_of_rounds(num_steps: u64, form: &Form) -> [(Rounds, Plan); 3
 }
 
 /// Runs a plan on both engines on a shard of one segment and compares every step.
-pub fn same_steps<E: Both>(stream: &Arc<CudaStream>, plan: &Plan, shard: &Shard, onto: Onto, what: &str) {
+pub fn same_steps<E: Element>(stream: &Arc<CudaStream>, plan: &Plan, shard: &Shard, onto: Onto, what: &str) {
     same_steps_with::<E>(stream, plan, shard, CudaOptions::default(), onto, what);
 }
 
 /// Does what [`same_steps`] does, with options of the CUDA engine.
-pub fn same_steps_with<E: Both>(
+pub fn same_steps_with<E: Element>(
     stream: &Arc<CudaStream>,
     plan: &Plan,
     shard: &Shard,
@@ -94,7 +91,7 @@ pub fn same_steps_with<E: Both>(
 }
 
 /// Makes the next step on one gradient per segment and compares with the CPU engine. `step` makes it on the device.
-pub fn same_step_of_segments<E: Both>(
+pub fn same_step_of_segments<E: Element>(
     cpu: &mut Mechanism,
     stream: &Arc<CudaStream>,
     step: impl FnOnce(&[DeviceGradient<'_>]) -> Result<()>,
@@ -102,20 +99,20 @@ pub fn same_step_of_segments<E: Both>(
 ) {
     let lens = cpu.shard().segments().iter().map(|segment| segment.end - segment.start);
     let mut expected: Vec<Vec<E>> = lens.map(|len| Onto::Values.gradient(len)).collect();
-    let to_device = |gradient| stream.clone_htod(gradient).expect("a copy to the device");
+    let to_device = |gradient: &Vec<E>| DeviceValues::new(stream, gradient).expect("a copy to the device");
     let mut device: Vec<_> = expected.iter().map(to_device).collect();
-    let list: Vec<_> = device.iter_mut().map(|g| DeviceGradient::from_slice(g, stream)).collect();
+    let list: Vec<_> = device.iter_mut().map(DeviceValues::gradient).collect();
     step(&list).expect("a CUDA step");
     drop(list);
     cpu.add_to_all(&mut expected.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>()).expect("a CPU step");
     for (i, (expected, device)) in expected.iter().zip(&device).enumerate() {
-        let got = stream.clone_dtoh(device).expect("a copy from the device");
+        let got = device.get().expect("a copy from the device");
         assert_same(expected, &got, &format!("{what}, segment {i}"));
     }
 }
 
 /// Makes the next step on both engines and compares the gradients.
-pub fn same_step<E: Both>(cpu: &mut Mechanism, cuda: &mut Mechanism<Cuda>, onto: Onto, what: &str) {
+pub fn same_step<E: Element>(cpu: &mut Mechanism, cuda: &mut Mechanism<Cuda>, onto: Onto, what: &str) {
     let mut expected = onto.gradient::<E>(cpu.shard().num_coords());
     let got = on_device(cuda, &expected);
     cpu.add_to(&mut expected).expect("a CPU step");
@@ -123,17 +120,17 @@ pub fn same_step<E: Both>(cpu: &mut Mechanism, cuda: &mut Mechanism<Cuda>, onto:
 }
 
 /// Makes the next step on a gradient that is copied to the device and back.
-pub fn on_device<E: Both>(cuda: &mut Mechanism<Cuda>, gradient: &[E]) -> Vec<E> {
+pub fn on_device<E: Element>(cuda: &mut Mechanism<Cuda>, gradient: &[E]) -> Vec<E> {
     let stream = cuda.backend().stream().clone();
-    let mut device = stream.clone_htod(gradient).expect("a copy to the device");
-    cuda.run_step(&[DeviceGradient::from_slice(&mut device, &stream)]).expect("a CUDA step");
-    stream.clone_dtoh(&device).expect("a copy from the device")
+    let mut device = DeviceValues::new(&stream, gradient).expect("a copy to the device");
+    cuda.run_step(&[device.gradient()]).expect("a CUDA step");
+    device.get().expect("a copy from the device")
 }
 
 /// Runs a plan on both engines on a shard of one segment so that every bit of the noise shows, and compares every step. Every other step
 /// adds the noise to its own negative without a grid, the first one if `plain_first`; the others add it to gradients that bring the sum between two
 /// points of the grid.
-pub fn same_bits<E: Both>(
+pub fn same_bits<E: Element>(
     stream: &Arc<CudaStream>,
     plan: &Plan,
     shard: &Shard,
@@ -144,7 +141,7 @@ pub fn same_bits<E: Both>(
 }
 
 /// Does what [`same_bits`] does, with options of the CUDA engine.
-pub fn same_bits_with<E: Both>(
+pub fn same_bits_with<E: Element>(
     stream: &Arc<CudaStream>,
     plan: &Plan,
     shard: &Shard,
@@ -157,7 +154,7 @@ pub fn same_bits_with<E: Both>(
 }
 
 /// Does what [`same_bits`] does, at a place on the device of `stream`. Where its options let it, every step but each third is prepared.
-pub fn same_bits_at<E: Both>(
+pub fn same_bits_at<E: Element>(
     stream: &Arc<CudaStream>,
     plan: &Plan,
     shard: &Shard,
@@ -196,15 +193,15 @@ pub fn same_bits_at<E: Both>(
                 ));
             }
         }
-        let mut device = stream.clone_htod(&expected).expect("a copy to the device");
+        let mut device = DeviceValues::new(stream, &expected).expect("a copy to the device");
         if number % 3 > 0 {
             cuda.prepare(&step).expect("rows");
         }
-        let list = [DeviceGradient::from_slice(&mut device, stream)];
+        let list = [device.gradient()];
         cuda.step(&step, AnyGradients::Cuda(&list)).expect("a CUDA step");
         drop(list);
         cpu.step(&step, Gradients::new(&mut [&mut expected[..]])).expect("a CPU step");
-        let got = stream.clone_dtoh(&device).expect("a copy from the device");
+        let got = device.get().expect("a copy from the device");
         assert_same(&expected, &got, &format!("{what}, step {number}"));
     }
 }

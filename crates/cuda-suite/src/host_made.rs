@@ -1,12 +1,12 @@
 //! Noise that the host makes and the device adds: the same bits, at every step and after every interruption.
 
-use crate::compare::{Both, Onto, key, same_bits_at, same_step_of_segments};
+use crate::compare::{Onto, key, same_bits_at, same_step_of_segments};
 use crate::replay::{LEN, fork, pointer};
 use corrnoise::cuda::cudarc::driver::result::ctx;
 use corrnoise::cuda::cudarc::driver::{CudaStream, sys};
 use corrnoise::cuda::{Cuda, DeviceGradient, HostMade, HostMadeOptions, MadeOnHost, OnCuda};
 use corrnoise::{
-    CpuOptions, Dtype, Error, Form, Layout, Mechanism, Place, Plan, Resume, Shard, with_element,
+    CpuOptions, Dtype, Element, Error, Form, Layout, Mechanism, Place, Plan, Resume, Shard, with_element,
 };
 use corrnoise_testkit::cases::every_form;
 use half::f16;
@@ -21,7 +21,7 @@ fn small(window: usize) -> HostMadeOptions {
 }
 
 /// Compares every bit of every form's noise, in a shard of five parts that begins and ends inside a tile.
-pub(crate) fn every_form_of_one_segment<E: Both>(stream: &Arc<CudaStream>) {
+pub(crate) fn every_form_of_one_segment<E: Element>(stream: &Arc<CudaStream>) {
     let shard = Shard::whole(1 << 20).unwrap().within(8_000..41_003).unwrap();
     for (i, (name, form)) in every_form(STEPS).into_iter().enumerate() {
         let plan = Plan::new(STEPS, form, 0.7313).unwrap().with_finest_grid().unwrap();
@@ -31,7 +31,7 @@ pub(crate) fn every_form_of_one_segment<E: Both>(stream: &Arc<CudaStream>) {
 }
 
 /// Makes the next step on one gradient per segment, and compares with the CPU engine.
-fn same_step<E: Both>(cpu: &mut Mechanism, noise: &mut Mechanism<HostMade>, what: &str) {
+fn same_step<E: Element>(cpu: &mut Mechanism, noise: &mut Mechanism<HostMade>, what: &str) {
     let stream = noise.backend().stream().clone();
     same_step_of_segments::<E>(cpu, &stream, |list| noise.run_step(list), what);
 }

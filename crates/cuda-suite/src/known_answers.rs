@@ -1,11 +1,11 @@
 //! The vectors of `crates/core/vectors/`, through the kernels.
 
-use crate::compare::Both;
+use crate::values::DeviceValues;
 use corrnoise::backend::{Add, Backend, Step, StepKernel};
+use corrnoise::cuda::Cuda;
 use corrnoise::cuda::cudarc::driver::CudaStream;
-use corrnoise::cuda::{Cuda, DeviceGradient};
 use corrnoise::vectors::{self, Vector};
-use corrnoise::{Dtype, Form, Plan, Row, RunKey, Shard, with_element};
+use corrnoise::{Dtype, Element, Form, Plan, Row, RunKey, Shard, with_element};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ fn engine(stream: &Arc<CudaStream>, keys: &[RunKey], plan: &Plan, coords: Range<
     Cuda::new(plan, keys, &shard, stream).unwrap()
 }
 
-fn step<T: Both>(cuda: &mut Cuda, step: &Step<'_>, before: &[T]) -> Vec<T> {
+fn step<T: Element>(cuda: &mut Cuda, step: &Step<'_>, before: &[T]) -> Vec<T> {
     let stream = cuda.stream().clone();
-    let mut device = stream.clone_htod(before).unwrap();
-    cuda.step(step, &[DeviceGradient::from_slice(&mut device, &stream)]).unwrap();
-    stream.clone_dtoh(&device).unwrap()
+    let mut device = DeviceValues::new(&stream, before).unwrap();
+    cuda.step(step, &[device.gradient()]).unwrap();
+    device.get().unwrap()
 }
 
 fn bits(values: Vec<f32>) -> Vec<u32> {
@@ -65,7 +65,7 @@ pub(crate) fn forms(stream: &Arc<CudaStream>) {
     }
 }
 
-fn add<T: Both>(stream: &Arc<CudaStream>, vector: &Vector) -> Vec<u32> {
+fn add<T: Element>(stream: &Arc<CudaStream>, vector: &Vector) -> Vec<u32> {
     let before: Vec<T> = vector.words("before").unwrap().into_iter().map(T::from_bits).collect();
     let plan = Plan::new(1, Form::independent(), 1.0).unwrap().with_rounds(vector.rounds().unwrap()).unwrap();
     let first = vector.decimal("coord").unwrap();

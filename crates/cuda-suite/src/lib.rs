@@ -14,6 +14,7 @@ mod known_answers;
 mod parity;
 mod replay;
 mod runner;
+pub mod values;
 
 pub use runner::{Outcome, run};
 

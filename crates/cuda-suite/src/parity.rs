@@ -1,13 +1,14 @@
 //! The device gives the same bits as the CPU engine, which `tests/` compares with the reference.
 
 use crate::compare::{
-    Both, Onto, every_number_of_rounds, every_way, key, on_device, same_bits, same_step,
-    same_step_of_segments, same_steps,
+    Onto, every_number_of_rounds, every_way, key, on_device, same_bits, same_step, same_step_of_segments,
+    same_steps,
 };
-use corrnoise::cuda::OnCuda;
+use crate::values::DeviceValues;
 use corrnoise::cuda::cudarc::driver::CudaStream;
+use corrnoise::cuda::{DeviceGradient, OnCuda};
 use corrnoise::form::{Kernel, Regenerate, Ring};
-use corrnoise::{CpuOptions, Dtype, Form, Layout, Mechanism, Plan, Resume, Shard, with_element};
+use corrnoise::{CpuOptions, Dtype, Element, Form, Layout, Mechanism, Plan, Resume, Shard, with_element};
 use corrnoise_testkit::cases::{every_form, inverse_square_root_coefs, square_root_coefs};
 use corrnoise_testkit::gradients::assert_same;
 use half::{bf16, f16};
@@ -28,7 +29,7 @@ fn kernels() -> Vec<(String, Form)> {
 }
 
 /// Compares 126,003 coordinates × 8 steps of every form.
-pub(crate) fn a_million_values<E: Both>(stream: &Arc<CudaStream>) {
+pub(crate) fn a_million_values<E: Element>(stream: &Arc<CudaStream>) {
     let shard = Shard::whole(126_003).unwrap();
     for (name, form) in kernels() {
         let plan = Plan::new(STEPS, form, 0.7313).unwrap().with_finest_grid().unwrap();
@@ -37,7 +38,7 @@ pub(crate) fn a_million_values<E: Both>(stream: &Arc<CudaStream>) {
 }
 
 pub(crate) fn every_kernel_type_and_number_of_rounds(stream: &Arc<CudaStream>) {
-    fn all<E: Both>(stream: &Arc<CudaStream>, plan: &Plan, what: &str) {
+    fn all<E: Element>(stream: &Arc<CudaStream>, plan: &Plan, what: &str) {
         for len in [1, 3, 18, 511, 513, 1_030] {
             let shard = Shard::whole(len).unwrap();
             same_steps::<E>(stream, plan, &shard, Onto::Values, &format!("{what}, {len} coordinates"));
@@ -85,7 +86,7 @@ pub(crate) fn several_tensors_are_one_launch(stream: &Arc<CudaStream>) {
 
 /// Gradients that begin one, two and three values after an aligned address, on both sides of tile boundaries.
 pub(crate) fn unaligned_gradients(stream: &Arc<CudaStream>) {
-    fn all<E: Both>(stream: &Arc<CudaStream>) {
+    fn all<E: Element>(stream: &Arc<CudaStream>) {
         for (name, form) in kernels() {
             let plan = Plan::new(2, form, 0.75).unwrap().with_finest_grid().unwrap();
             for (shift, first, len) in [(1, 0, 1_100), (2, 6, 700), (3, 3, 1_000), (0, 4, 1_021), (5, 511, 2)]
@@ -95,12 +96,13 @@ pub(crate) fn unaligned_gradients(stream: &Arc<CudaStream>) {
                 let mut cuda = Mechanism::cuda(&plan, key(), shard, stream).unwrap();
                 for step in 0..2 {
                     let all = Onto::Values.gradient::<E>(shift + len + 3);
-                    let mut device = stream.clone_htod(&all).unwrap();
-                    let range = shift as usize..(shift + len) as usize;
-                    cuda.add_to(&mut device.slice_mut(range.clone())).unwrap();
+                    let mut device = DeviceValues::new(stream, &all).unwrap();
+                    let (start, end) = (shift as usize, (shift + len) as usize);
+                    let mut part = device.bytes.slice_mut(start * size_of::<E>()..end * size_of::<E>());
+                    cuda.run_step(&[DeviceGradient::from_bytes(&mut part, E::DTYPE, stream)]).unwrap();
                     let mut expected = all.clone();
-                    cpu.add_to(&mut expected[range]).unwrap();
-                    let got = stream.clone_dtoh(&device).unwrap();
+                    cpu.add_to(&mut expected[start..end]).unwrap();
+                    let got = device.get().unwrap();
                     assert_same(
                         &expected,
                         &got,
@@ -117,7 +119,7 @@ pub(crate) fn unaligned_gradients(stream: &Arc<CudaStream>) {
 
 /// Gradients of every 16-bit pattern, infinities and NaN included; which NaN results is not promised.
 pub(crate) fn every_sixteen_bit_gradient(stream: &Arc<CudaStream>) {
-    fn all<E: Both>(stream: &Arc<CudaStream>, from_bits: impl Fn(u16) -> E, is_nan: impl Fn(E) -> bool) {
+    fn all<E: Element>(stream: &Arc<CudaStream>, from_bits: impl Fn(u16) -> E, is_nan: impl Fn(E) -> bool) {
         for stddev in [1e-6, 0.003, 20.0] {
             let plan = Plan::new(1, Form::independent(), stddev).unwrap().with_finest_grid().unwrap();
             let shard = Shard::whole(1 << 16).unwrap();

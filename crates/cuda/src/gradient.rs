@@ -27,6 +27,19 @@ impl<'memory> DeviceGradient<'memory> {
         DeviceGradient { pointer, len, dtype: T::DTYPE, memory: PhantomData, sync: Some(sync) }
     }
 
+    /// A gradient of any number type in bytes of cudarc, so that the type needs to be none of cudarc's. Otherwise as
+    /// [`DeviceGradient::from_slice`].
+    pub fn from_bytes(
+        bytes: &'memory mut impl DevicePtrMut<u8>,
+        dtype: Dtype,
+        stream: &'memory CudaStream,
+    ) -> DeviceGradient<'memory> {
+        let _kept = KeepCurrent::new();
+        let len = (bytes.len() / dtype.bytes()) as u64;
+        let (pointer, sync) = bytes.device_ptr_mut(stream);
+        DeviceGradient { pointer, len, dtype, memory: PhantomData, sync: Some(sync) }
+    }
+
     /// A gradient at a device address from another framework.
     ///
     /// # Safety

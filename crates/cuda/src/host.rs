@@ -62,7 +62,7 @@ fn on_device(
 }
 
 /// The memory of slices.
-fn bytes_of<'memory, E: Element + bytemuck::Pod>(slices: &'memory mut [&mut [E]]) -> Vec<&'memory mut [u8]> {
+fn bytes_of<'memory, E: Element>(slices: &'memory mut [&mut [E]]) -> Vec<&'memory mut [u8]> {
     slices.iter_mut().map(|slice| bytemuck::cast_slice_mut(slice)).collect()
 }
 

@@ -4,8 +4,7 @@ use crate::draw::Filter;
 use crate::judge::Verdict;
 use crate::ptx::{Kernel, Module};
 use crate::run::Suite;
-use corrnoise::with_element;
-use corrnoise_cuda_suite::compare::Both;
+use corrnoise::{Element, with_element};
 use cuda::control::{self, Line};
 use std::fmt;
 
@@ -45,7 +44,7 @@ pub fn unreached(modules: &[Module], filter: &Filter) -> Result<Vec<Unreached>, 
 }
 
 /// The execution of each line by the small cases, with gradients of one type.
-fn lines<E: Both>(module: &Module) -> Result<Vec<Line>, String> {
+fn lines<E: Element>(module: &Module) -> Result<Vec<Line>, String> {
     let failed = |what: String| format!("{}, unchanged: {what}", module.name);
     let suite: Suite<E> = Suite::new(&module.name).map_err(|error| failed(error.to_string()))?;
     control::watch_lines(0);

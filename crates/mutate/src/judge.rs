@@ -1,8 +1,8 @@
 //! Runs a mutant until the first difference.
 
+use corrnoise::Element;
 use corrnoise::cuda::cudarc::driver::sys;
 use corrnoise_cuda_suite::cases::Expected;
-use corrnoise_cuda_suite::compare::Both;
 use cuda::control;
 
 /// The number of instructions that a warp may execute: four times what the longest case needs.
@@ -48,7 +48,7 @@ impl Setting {
 
 /// Judges PTX that takes the place of `committed` on one device of the stand-in. The modules that are loaded beside it stay as they are:
 /// a kernel that makes rows has one that adds them beside it, and one for newer GPUs has the others of its form.
-pub fn judge<E: Both>(
+pub fn judge<E: Element>(
     device: usize,
     committed: &str,
     mutated: &str,

@@ -5,9 +5,8 @@ use crate::excused::{Excuse, excuse};
 use crate::judge::{Setting, Verdict, judge, leaping};
 use crate::ptx::Module;
 use crate::report::{Outcome, Report};
-use corrnoise::{Dtype, with_element};
+use corrnoise::{Dtype, Element, with_element};
 use corrnoise_cuda_suite::cases::{self, Expected};
-use corrnoise_cuda_suite::compare::Both;
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
@@ -39,7 +38,7 @@ pub struct Suite<E> {
     deep: OnceLock<Vec<Expected<E>>>,
 }
 
-impl<E: Both> Suite<E> {
+impl<E: Element> Suite<E> {
     /// Runs the small cases of a module on the CPU.
     pub fn new(module: &str) -> corrnoise::Result<Suite<E>> {
         let is_f16 = E::DTYPE == Dtype::F16;
@@ -137,7 +136,7 @@ pub(crate) fn check_library() -> Result<(), String> {
     }
 }
 
-fn judge_group<E: Both>(
+fn judge_group<E: Element>(
     module: &Module,
     group: &[&Mutant],
     options: &Options,
@@ -174,7 +173,7 @@ fn judge_group<E: Both>(
     Ok(())
 }
 
-fn judge_one<E: Both>(
+fn judge_one<E: Element>(
     device: usize,
     module: &Module,
     mutant: &Mutant,

@@ -2,11 +2,10 @@
 
 use super::edge::{Noise, edge, in_units};
 use super::witnesses::few_keys;
-use crate::compare::Both;
 use corrnoise::backend::{Add, Step, StepKernel};
 use corrnoise::cuda::CudaOptions;
 use corrnoise::grid::{Grid, STEPS_PER_BLOCK};
-use corrnoise::{Family, Incarnations, Plan, Result, Row, RunKey, Shard};
+use corrnoise::{Element, Family, Incarnations, Plan, Result, Row, RunKey, Shard};
 use corrnoise_testkit::gradients::grid_edge;
 use std::ops::Range;
 use std::sync::Arc;
@@ -69,7 +68,7 @@ impl Onto {
     }
 
     /// The value at place `i` of segment `segment`; `place` is its place in the buffer, and `noise` is what will be added to it.
-    fn value<E: Both>(self, segment: usize, i: usize, place: usize, noise: Noise) -> E {
+    fn value<E: Element>(self, segment: usize, i: usize, place: usize, noise: Noise) -> E {
         E::from_f32(match (self, noise.fraction) {
             (Onto::Edge { above }, Some(fraction)) => grid_edge(fraction, noise.unit, place, above),
             (Onto::Edge { above }, None) => edge::<E>(noise.value, above),
@@ -77,7 +76,7 @@ impl Onto {
         })
     }
 
-    fn other<E: Both>(
+    fn other<E: Element>(
         self,
         segment: usize,
         i: usize,
@@ -104,7 +103,7 @@ impl Onto {
 }
 
 /// The middle between the two neighbouring values of type `E` around a number; 0 for f32.
-fn halfway<E: Both>(number: f32) -> f32 {
+fn halfway<E: Element>(number: f32) -> f32 {
     // The lowest bit of a number near 1 that the type keeps.
     let keeps = |bit: &u32| E::from_f32(f32::from_bits(1.0_f32.to_bits() | 1 << bit)) != E::from_f32(1.0);
     let dropped = (0..23).find(keeps).unwrap_or_default();
@@ -297,7 +296,7 @@ impl Case {
     }
 
     /// The buffer before a step. `noise` is the step's noise in the buffer's layout, or empty if the gradient does not depend on it.
-    pub(super) fn buffer<E: Both>(&self, onto: Onto, noise: &[Noise]) -> Vec<E> {
+    pub(super) fn buffer<E: Element>(&self, onto: Onto, noise: &[Noise]) -> Vec<E> {
         let (places, len) = self.places();
         let none = Noise { unit: self.plan.grid(0).unit, ..Noise::default() };
         let mut buffer: Vec<E> = (0..len).map(|i| Onto::Values.value(0, i, i, none)).collect();

@@ -2,11 +2,11 @@
 
 use super::case::{Action, Case, Lowered};
 use super::expected::Seen;
-use crate::compare::Both;
-use corrnoise::Error;
+use crate::values::DeviceValues;
 use corrnoise::backend::{Backend, Replay};
-use corrnoise::cuda::cudarc::driver::{CudaGraph, CudaSlice, CudaStream, DevicePtrMut, sys};
+use corrnoise::cuda::cudarc::driver::{CudaGraph, CudaStream, sys};
 use corrnoise::cuda::{Cuda, DeviceGradient};
+use corrnoise::{Element, Error};
 use std::sync::Arc;
 
 /// The first difference in words, if there is one.
@@ -18,14 +18,14 @@ pub(super) struct Run<'c, E> {
     cuda: Cuda,
     expected: std::slice::Iter<'c, Seen<E>>,
     /// The last graph and its gradients, which outlive the backend.
-    last: Option<(CudaGraph, CudaSlice<E>)>,
+    last: Option<(CudaGraph, DeviceValues<E>)>,
 }
 
 fn failed(error: impl std::fmt::Display) -> Error {
     Error::Device(format!("{error}"))
 }
 
-impl<'c, E: Both> Run<'c, E> {
+impl<'c, E: Element> Run<'c, E> {
     /// A new backend for a case. A case with graphs has a stream of its own: the default one cannot be captured.
     pub(super) fn new(
         case: &'c Case,
@@ -77,7 +77,7 @@ impl<'c, E: Both> Run<'c, E> {
     /// Launches a step by value, or the next one of the schedule.
     fn launch(&mut self, step: Option<&Lowered>) -> Difference {
         let seen = self.expected.next().expect("one per launch");
-        let mut device = self.cuda.stream().clone_htod(&seen.before).map_err(failed)?;
+        let mut device = DeviceValues::new(self.cuda.stream(), &seen.before).map_err(failed)?;
         let list = self.gradients(&mut device);
         match step {
             Some(step) => self.cuda.step(&step.step(&self.case.plan), &list)?,
@@ -90,7 +90,7 @@ impl<'c, E: Both> Run<'c, E> {
     fn graph(&mut self, launches: usize, after: usize, stride: u64) -> Difference {
         let stream = self.cuda.stream().clone();
         let len = self.case.places().1;
-        let mut device = stream.clone_htod(&vec![E::from_f32(0.0); len]).map_err(failed)?;
+        let mut device = DeviceValues::new(&stream, &vec![E::from_f32(0.0); len]).map_err(failed)?;
         let graph = self.capture(&mut device)?;
         for launch in 0..launches + after {
             if launch == launches
@@ -99,7 +99,7 @@ impl<'c, E: Both> Run<'c, E> {
                 return Ok(Some(difference));
             }
             let seen = self.expected.next().expect("one per launch");
-            stream.memcpy_htod(&seen.before, &mut device).map_err(failed)?;
+            device.set(&seen.before).map_err(failed)?;
             graph.launch().map_err(failed)?;
             if let Some(difference) = self.compare(&device, seen)? {
                 let ended = if launch < launches { "" } else { ", after the replay ended" };
@@ -114,16 +114,15 @@ impl<'c, E: Both> Run<'c, E> {
     /// reads them faults.
     pub(super) fn outlive(self) -> Difference {
         let Run { cuda, mut expected, last: Some((graph, mut device)), .. } = self else { return Ok(None) };
-        let stream = cuda.stream().clone();
         drop(cuda);
         let seen = expected.next().expect("one more than launches");
-        stream.memcpy_htod(&seen.before, &mut device).map_err(failed)?;
+        device.set(&seen.before).map_err(failed)?;
         graph.launch().map_err(failed)?;
-        let difference = seen.difference(&stream.clone_dtoh(&device).map_err(failed)?);
+        let difference = seen.difference(&device.get().map_err(failed)?);
         Ok(difference.map(|difference| format!("without its mechanism: {difference}")))
     }
 
-    fn capture(&mut self, device: &mut CudaSlice<E>) -> corrnoise::Result<CudaGraph> {
+    fn capture(&mut self, device: &mut DeviceValues<E>) -> corrnoise::Result<CudaGraph> {
         let stream = self.cuda.stream().clone();
         let list = self.gradients(device);
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
@@ -135,8 +134,8 @@ impl<'c, E: Both> Run<'c, E> {
     }
 
     /// The segments of a buffer on the device.
-    fn gradients(&self, device: &mut CudaSlice<E>) -> Vec<DeviceGradient<'static>> {
-        let base = device.device_ptr_mut(self.cuda.stream()).0;
+    fn gradients(&self, device: &mut DeviceValues<E>) -> Vec<DeviceGradient<'static>> {
+        let base = device.address();
         let raw = |place: std::ops::Range<usize>| {
             let address = base + (place.start * size_of::<E>()) as u64;
             // SAFETY: the buffer outlives its steps and its graph, and its places are disjoint.
@@ -145,8 +144,8 @@ impl<'c, E: Both> Run<'c, E> {
         self.case.places().0.into_iter().map(raw).collect()
     }
 
-    fn compare(&self, device: &CudaSlice<E>, seen: &Seen<E>) -> Difference {
-        let difference = seen.difference(&self.cuda.stream().clone_dtoh(device).map_err(failed)?);
+    fn compare(&self, device: &DeviceValues<E>, seen: &Seen<E>) -> Difference {
+        let difference = seen.difference(&device.get().map_err(failed)?);
         if difference.is_some() {
             return Ok(difference);
         }

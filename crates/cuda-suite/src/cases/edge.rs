@@ -1,6 +1,6 @@
 //! Gradients beside which the last bit of the noise shows: in 16 bits, and on the output grid.
 
-use crate::compare::Both;
+use corrnoise::Element;
 
 /// The noise of a step at one coordinate.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,7 +54,7 @@ pub(super) fn in_units(place: usize) -> f32 {
 ///
 /// Two numbers of 8 significant bits leave no such value to most noise in bf16: 13 in 14 have none for the next f32, and 4 in 5
 /// none for the fourth. In f16 one in eight has none for the next.
-pub(super) fn edge<E: Both>(noise: f32, above: bool) -> f32 {
+pub(super) fn edge<E: Element>(noise: f32, above: bool) -> f32 {
     let dropped = dropped_bits::<E>();
     if dropped == 0 {
         return -noise;
@@ -82,12 +82,12 @@ fn further(number: f32, count: u32, above: bool) -> f32 {
 }
 
 /// The nearest value of a type, as f32.
-pub(super) fn rounded<E: Both>(value: f32) -> f32 {
+pub(super) fn rounded<E: Element>(value: f32) -> f32 {
     E::from_f32(value).to_f32()
 }
 
 /// The number of low bits of an f32 that a type does not keep: 1 and the bit after them is the next value after 1.
-fn dropped_bits<E: Both>() -> i32 {
+fn dropped_bits<E: Element>() -> i32 {
     let kept = |bit: &i32| {
         let next = f32::from_bits(1_f32.to_bits() | 1 << bit);
         rounded::<E>(next) == next
@@ -101,7 +101,7 @@ mod tests {
     use half::{bf16, f16};
 
     /// The share, in 1,000, of numbers that an edge tells from the number `count` further.
-    fn share<E: Both>(count: u32, above: bool) -> usize {
+    fn share<E: Element>(count: u32, above: bool) -> usize {
         let numbers =
             (0..20_000_u32).map(|i| f32::from_bits(0x3d80_0000 + i.wrapping_mul(0x9e37_79b1) % 0x0340_0000));
         let shows = |number: &f32| {

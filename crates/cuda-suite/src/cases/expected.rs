@@ -3,12 +3,11 @@
 use super::case::{Action, Case, Lowered, Onto};
 use super::device::Run;
 use super::edge::Noise;
-use crate::compare::Both;
 use corrnoise::backend::{Add, Backend};
 use corrnoise::chacha::ChaCha;
 use corrnoise::cuda::cudarc::driver::CudaStream;
 use corrnoise::grid::DitherBlock;
-use corrnoise::{Cpu, CpuOptions, Error, Gradients};
+use corrnoise::{Cpu, CpuOptions, Element, Error, Gradients};
 use std::sync::Arc;
 
 /// The results of one launch on the CPU.
@@ -30,12 +29,12 @@ pub struct Expected<E> {
 }
 
 #[allow(clippy::eq_op, reason = "what differs from itself is NaN, whatever the type")]
-fn bits<E: Both>(buffer: &[E]) -> Vec<u32> {
+fn bits<E: Element>(buffer: &[E]) -> Vec<u32> {
     // Only a NaN differs from itself. Which one it is, is not promised.
     buffer.iter().map(|&value| if value == value { value.to_bits() } else { u32::MAX }).collect()
 }
 
-impl<E: Both> Seen<E> {
+impl<E: Element> Seen<E> {
     /// The first value of a buffer that is not as expected.
     pub(super) fn difference(&self, got: &[E]) -> Option<String> {
         let got = bits(got);
@@ -44,7 +43,7 @@ impl<E: Both> Seen<E> {
     }
 }
 
-impl<E: Both> Expected<E> {
+impl<E: Element> Expected<E> {
     /// Runs the case on the CPU.
     pub fn new(case: Case) -> corrnoise::Result<Expected<E>> {
         let options = CpuOptions { threads: 1, compact: true, ..CpuOptions::default() };
@@ -120,7 +119,7 @@ impl<E: Both> Expected<E> {
 }
 
 /// Fills gradients with NaN, as a launch does that has no noise for them.
-fn fill_nan<E: Both>(case: &Case, buffer: &mut [E]) {
+fn fill_nan<E: Element>(case: &Case, buffer: &mut [E]) {
     case.places().0.into_iter().for_each(|place| buffer[place].fill(E::from_f32(f32::NAN)));
 }
 
@@ -147,7 +146,7 @@ fn noise_of(case: &Case, cpu: &mut Cpu, step: &Lowered) -> corrnoise::Result<Vec
 }
 
 /// Runs a step on the CPU; returns its number if a gradient overflowed.
-fn on_cpu<E: Both>(
+fn on_cpu<E: Element>(
     case: &Case,
     cpu: &mut Cpu,
     step: &Lowered,

@@ -3,12 +3,11 @@
 use super::edge::{edge, rounded};
 use super::rare::SCALES;
 use super::witnesses::{BESIDE, LARGEST, ZERO, key, last_bits, named_row, named_tiles};
-use crate::compare::Both;
 use corrnoise::chacha::ChaCha;
 use corrnoise::gauss::{
     COS, HALF_PI, LOG, MINUS_2_LN_2, SIN, TAIL_LIMIT, TWO_POW_MINUS_32, normals, radius, tail_radius,
 };
-use corrnoise::{Rounds, Row};
+use corrnoise::{Element, Rounds, Row};
 use half::{bf16, f16};
 use std::cell::Cell;
 
@@ -134,7 +133,7 @@ fn cut(high: f64, low: f64) -> f32 {
 }
 
 /// True if gradients of a type tell one normal from another, in one of the steps of the case.
-fn shows<E: Both>(normal: f32, wrong: f32) -> bool {
+fn shows<E: Element>(normal: f32, wrong: f32) -> bool {
     let steps = SCALES.iter().flat_map(|scale| [(scale, true), (scale, false)]);
     normal != wrong
         && steps.into_iter().any(|(scale, above)| {

@@ -20,9 +20,8 @@ pub use case::{Action, Case, Lowered, Onto, Work};
 pub use expected::Expected;
 pub use list::{deep, fast, leaping};
 
-use crate::compare::Both;
-use corrnoise::Dtype;
 use corrnoise::cuda::cudarc::driver::CudaStream;
+use corrnoise::{Dtype, Element};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -38,7 +37,7 @@ pub fn modules() -> Vec<String> {
 }
 
 /// Every small case of every module, with gradients of one type.
-pub(crate) fn every_small_case<E: Both>(stream: &Arc<CudaStream>) {
+pub(crate) fn every_small_case<E: Element>(stream: &Arc<CudaStream>) {
     let modules = modules();
     assert!(!modules.is_empty());
     // Which of a form's modules runs is the backend's choice.
