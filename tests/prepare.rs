@@ -2,12 +2,12 @@
 
 use corrnoise::backend::{Backend, Step, StepKernel};
 use corrnoise::{
-    Cpu, CpuOptions, Error, Form, Gradients, Incarnations, Isa, Key, Layout, Mechanism, Plan, Resume,
-    Sampler, Sampling, Shard,
+    Cpu, CpuOptions, Element, Error, Form, Gradients, Incarnations, Isa, Key, Layout, Mechanism, Plan, Resume,
+    Rounds, Sampler, Sampling, Shard,
 };
 use corrnoise_testkit::cases::{every_form, square_root_coefs};
 use corrnoise_testkit::gradients::{assert_same, gradient};
-use half::bf16;
+use half::{bf16, f16};
 use std::path::Path;
 
 /// More than 32 tiles, so that `prepare` does not leave the row to the step; pieces of 8192 and a ragged end.
@@ -88,6 +88,38 @@ fn shards_of_several_segments_and_narrow_types_are_prepared_too() {
         parts.concat()
     };
     assert_same(&run(false), &run(true), "segments");
+}
+
+/// Every form, number type, number of rounds and engine, prepared and not. The grid is the finest: there a last bit shows.
+#[test]
+fn every_type_and_number_of_rounds_is_prepared() {
+    fn compare<E: Element>(steps: u64) {
+        for (name, form) in forms(steps) {
+            for rounds in [Rounds::R8, Rounds::R12, Rounds::R20] {
+                let plan = Plan::new(steps, form.clone(), 0.75).unwrap().with_finest_grid().unwrap();
+                let plan = plan.with_rounds(rounds).unwrap();
+                let run = |isa, prepares: bool| {
+                    let options = CpuOptions { isa, ..options() };
+                    let shard = Shard::whole(DIM).unwrap();
+                    let mut noise = Mechanism::cpu_with(&plan, key(), shard, options).unwrap();
+                    let mut out = gradient(DIM, E::from_f32);
+                    for _ in 0..steps {
+                        prepares.then(|| noise.prepare().unwrap());
+                        noise.add_to(&mut out).unwrap();
+                    }
+                    out
+                };
+                let expected = run(Isa::Scalar, false);
+                for isa in [Isa::Scalar, Isa::Auto] {
+                    let context = format!("{name}, {}, {rounds:?}, {isa:?}", std::any::type_name::<E>());
+                    assert_same(&expected, &run(isa, true), &context);
+                }
+            }
+        }
+    }
+    compare::<f32>(3);
+    compare::<bf16>(3);
+    compare::<f16>(3);
 }
 
 fn bytes(path: &Path) -> Vec<u8> {

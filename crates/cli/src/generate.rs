@@ -22,7 +22,7 @@ use std::path::PathBuf;
 /// Rows of noise as a .npy file of f32, one row per step
 ///
 /// What a plan adds to a gradient, C⁻¹Z times its standard deviation, for some steps and coordinates; the same bytes on every device
-/// and for every division of the coordinates. Past steps are run through where the form has a state, and skipped where it has none.
+/// and for every division of the coordinates. It is the noise before the output grid: there is no gradient, and so no sum to round. Past steps are run through where the form has a state, and skipped where it has none.
 /// Memory is a few rows, whatever the number of steps. Noise is as secret as its key.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("key").args(["key_hex", "key_file"]))]
@@ -125,7 +125,7 @@ pub(crate) fn run(args: &GenerateArgs, output: &mut Output<'_>) -> Result<Outcom
         report.out,
         report.shape[0],
         report.shape[1],
-        if args.iid { "rows of Z" } else { "noise" },
+        if args.iid { "rows of Z" } else { "noise before the output grid" },
         args.steps,
         args.coords,
         report.device

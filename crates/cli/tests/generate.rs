@@ -35,6 +35,16 @@ fn generate(plans: &Plans, plan: &str, more: &[&str]) -> Vec<f32> {
 }
 
 #[test]
+fn it_says_that_the_noise_is_that_before_the_grid() {
+    let plans = Plans::new();
+    let (plan, out) = (plans.text("regenerate.json"), plans.text("noise.npy"));
+    let line =
+        ["generate", "--plan", &plan, "--key-hex", KEY, "--steps", "0..2", "--coords", "0..9", "--out"];
+    let (status, text, _) = run(&[&line[..], &[&out]].concat());
+    assert!(status == 0 && text.contains("noise before the output grid of steps 0..2"), "{text}");
+}
+
+#[test]
 fn rows_are_those_of_a_mechanism() {
     let plans = Plans::new();
     for (name, _) in common::forms() {

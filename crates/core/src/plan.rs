@@ -262,7 +262,7 @@ impl Plan {
         self.body.grid_exponent
     }
 
-    /// About the largest standard deviation of the noise in one value, in units of the grid.
+    /// About the largest standard deviation of the noise in one value, and of the sums that it is formed by, in units of the grid.
     pub fn largest_noise(&self) -> f64 {
         let Body { steps, form, stddev, grid_exponent, .. } = &self.body;
         // A plan was checked when it was sealed.

@@ -23,35 +23,52 @@ impl Form {
         }
     }
 
-    /// About the largest standard deviation of a row of noise in unit scale: exact for weights, for coefficients by age as far as they
-    /// are followed, then no less unless they grow; an estimate for coefficients that change. It decides how fine the grid may be and is
-    /// no part of a claim.
+    /// About the largest standard deviation, in unit scale, of a row of noise and of the sums on the way to it: exact for weights, for
+    /// coefficients by age as far as they are followed, then no less unless they grow; an estimate for coefficients that change. It decides
+    /// how fine the grid may be and is no part of a claim.
+    ///
+    /// A sum that is large on its way and then cancels has rounded the row's own normal to its last place. (Weights have independent normals,
+    /// which do not cancel.)
     pub(crate) fn largest_row(&self, num_steps: u64) -> f64 {
         let steps = self.restart_every.map_or(num_steps, |every| every.min(num_steps));
         match &self.kernel {
             Kernel::Regenerate(regenerate) => regenerate.largest_row(),
             Kernel::Blt(blt) => {
                 let mut buffers: Vec<f64> = vec![0.0; blt.scale().len()];
-                by_age(steps, 2 * blt.scale().len(), |impulse| {
-                    let pairs = blt.scale().iter().zip(&buffers);
-                    let output = pairs.fold(impulse, |sum, (scale, m)| sum - f64::from(*scale) * m);
+                let mut energies = Energies::new(buffers.len());
+                let largest = by_age(steps, 2 * blt.scale().len(), |impulse| {
+                    let mut output = impulse;
+                    for ((scale, m), energy) in blt.scale().iter().zip(&buffers).zip(&mut energies.parts) {
+                        output -= f64::from(*scale) * m;
+                        *energy += output * output;
+                    }
+                    energies.whole += output * output;
                     for (m, decay) in buffers.iter_mut().zip(blt.decay()) {
                         *m = f64::from(*decay) * *m + output;
                     }
                     output
-                })
+                });
+                largest * energies.excess()
             }
             Kernel::Ring(ring) => match ring.toeplitz_coefs() {
                 Some(coefs) => {
                     let mut past = Past::<1>::new(coefs.len());
-                    by_age(steps, coefs.len(), |impulse| past.next([impulse], coefs)[0])
+                    let mut energies = Energies::new(coefs.len());
+                    let largest = by_age(steps, coefs.len(), |impulse| {
+                        let parts = &mut energies.parts;
+                        past.parts([impulse], coefs, |at, [sum]| parts[at] += sum * sum);
+                        let [output] = past.next([impulse], coefs);
+                        energies.whole += output * output;
+                        output
+                    });
+                    largest * energies.excess()
                 }
                 None => self.largest_of_probes(ring, num_steps),
             },
         }
     }
 
-    /// The largest root mean square of a row over runs with other normals.
+    /// The largest root mean square of a row, and of the sums on the way to it, over runs with other normals.
     fn largest_of_probes(&self, ring: &Ring, num_steps: u64) -> f64 {
         // The normals follow from the coefficients, so that none can be chosen to cancel.
         let coefs = (0..num_steps).flat_map(|step| ring.coefs(step));
@@ -61,11 +78,33 @@ impl Form {
             if self.age(step) == 0 {
                 past.outputs.fill([0.0; PROBES]);
             }
-            let outputs = past.next(normals(mix(seed.wrapping_add(step))), ring.coefs(step));
-            outputs.iter().map(|output| output * output).sum::<f64>() / PROBES as f64
+            let impulses = normals(mix(seed.wrapping_add(step)));
+            let mean = |values: [f64; PROBES]| values.iter().map(|x| x * x).sum::<f64>() / PROBES as f64;
+            let mut largest = 0.0_f64;
+            past.parts(impulses, ring.coefs(step), |_, sums| largest = largest.max(mean(sums)));
+            largest.max(mean(past.next(impulses, ring.coefs(step))))
         };
         // No row is smaller than its own noise.
         (0..num_steps).fold(1.0_f64, |largest, step| largest.max(mean_square(step))).sqrt()
+    }
+}
+
+/// Sums of squares of an answer to an impulse, and of the sums on the way to it.
+struct Energies {
+    parts: Vec<f64>,
+    whole: f64,
+}
+
+impl Energies {
+    fn new(parts: usize) -> Energies {
+        Energies { parts: vec![0.0; parts], whole: 0.0 }
+    }
+
+    /// How many times larger than the answer the largest sum on the way is, at least 1.
+    fn excess(&self) -> f64 {
+        let largest = self.parts.iter().copied().fold(0.0, f64::max);
+        // The last sum is the answer, up to the order of its terms: rounding must not count as an excess.
+        if largest > (1.0 + 1e-9) * self.whole { (largest / self.whole).sqrt() } else { 1.0 }
     }
 }
 
@@ -78,6 +117,19 @@ struct Past<const N: usize> {
 impl<const N: usize> Past<N> {
     fn new(len: usize) -> Past<N> {
         Past { outputs: vec![[0.0; N]; len], next: 0 }
+    }
+
+    /// Calls `seen` with every sum on the way to the next output, as the engine forms them: the oldest output comes first. The sum that
+    /// ends with the output of age `a` has the number `a − 1`.
+    fn parts(&self, mut sum: [f64; N], coefs: &[f32], mut seen: impl FnMut(usize, [f64; N])) {
+        let (older, younger) = self.outputs.split_at(self.next);
+        let by_time = younger.iter().chain(older).skip(self.outputs.len() - coefs.len());
+        for ((at, coef), past) in coefs.iter().enumerate().rev().zip(by_time) {
+            for (sum, past) in sum.iter_mut().zip(past) {
+                *sum -= f64::from(*coef) * past;
+            }
+            seen(at, sum);
+        }
     }
 
     fn next(&mut self, mut output: [f64; N], coefs: &[f32]) -> [f64; N] {
@@ -180,6 +232,31 @@ mod tests {
             let found = Form::banded(&rows).unwrap().largest_row(3) / (large * 2.0_f64.sqrt()).abs();
             assert!((0.5..2.0).contains(&found), "{large}: {found}");
         }
+    }
+
+    /// Terms that are large and cancel: what they leave of the row's own normal is no finer than their last place.
+    #[test]
+    fn sums_that_cancel_count_as_they_are_on_the_way() {
+        // Buffers that are nearly the same, each a million times its sum with the other.
+        let (large, apart) = (2.0_f64.powi(20), 2.0_f64.powi(-22));
+        let blt = Form::blt(&[large, -large], &[0.5, 0.5 - apart]).unwrap().with_restarts(2).unwrap();
+        let found = blt.largest_row(100);
+        assert!((found / large - 1.0).abs() < 1e-6, "{found}");
+        // The third row is z − 64·z₁, but on its way to that there is 4096·z₀.
+        let ring = Form::banded_toeplitz(&[1.0, 64.0, 4096.0]).unwrap().with_restarts(3).unwrap();
+        assert!((ring.largest_row(100) / 4096.0 - 1.0).abs() < 1e-3, "{}", ring.largest_row(100));
+        let rows = [vec![1.0], vec![1.0, 64.0], vec![1.0, 64.0, 4096.0]];
+        let varying = Form::banded(&rows).unwrap().largest_row(3);
+        assert!((2000.0..8000.0).contains(&varying), "{varying}");
+        for form in [blt, ring] {
+            assert!(crate::Plan::new(100, form, 1.0).map_or(true, |plan| plan.largest_noise() < 65_536.0));
+        }
+        assert!(
+            crate::Plan::new(100, Form::blt(&[large, -large], &[0.5, 0.5 - apart]).unwrap(), 1.0).is_err()
+        );
+        // Of all positive coefficients that decay, none is larger on the way than a few rows.
+        let plain = Form::blt(&[0.29, 0.13, 0.06, 0.015], &[0.22, 0.71, 0.944, 0.9957]).unwrap();
+        assert!(plain.largest_row(10_000) < 1.5, "{}", plain.largest_row(10_000));
     }
 
     /// An answer that grows after a while, a small part that stays, a coefficient of great age: each is followed.

@@ -15,7 +15,7 @@ const COARSEST: i32 = 2;
 /// A new plan's grid is at least this many finer, unless a larger row needs it coarser.
 const FINER_IF_NEW: i32 = 6;
 
-/// And a grid is at most this many powers of two finer than the largest row's standard deviation: a value of 64 standard deviations is then
+/// And a grid is at most this many powers of two finer than the largest standard deviation of a row or of a sum on the way to it: a value of 64 standard deviations is then
 /// below 2²² units, where f32 can still tell quarters of a unit apart.
 const FINER_THAN_LARGEST: i32 = 15;
 
@@ -28,7 +28,7 @@ pub(super) fn choose(num_steps: u64, form: &Form, stddev: f64) -> Result<(i32, R
         return Err(Error::parameter(
             "noise",
             format!("{largest:.3e} at its largest and {smallest:.3e} at its smallest"),
-            "rows that differ by less than a factor of 8192",
+            "rows, and sums on the way to them, that differ by less than a factor of 8192",
         ));
     }
     if !grid::EXPONENTS.contains(&exponent) {
@@ -40,7 +40,7 @@ pub(super) fn choose(num_steps: u64, form: &Form, stddev: f64) -> Result<(i32, R
     Ok((preferred, exponent..=coarsest))
 }
 
-/// The scales of the noise: the smallest of a row, and about the largest standard deviation. Refuses a scale that overflows, vanishes or
+/// The scales of the noise: the smallest of a row, and about the largest standard deviation of one or of a sum on the way to it. Refuses a scale that overflows, vanishes or
 /// loses digits: it would void the claim.
 pub(super) fn scales(num_steps: u64, form: &Form, stddev: f64) -> Result<(f64, f64)> {
     let (mut smallest, mut largest) = (f64::INFINITY, 0.0_f64);
