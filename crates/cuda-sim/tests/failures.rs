@@ -217,3 +217,41 @@ fn rows_of_a_prepare_that_failed_end_before_their_memory() {
         }
     });
 }
+
+/// A replay that begins at the first step makes that step's rows itself, behind those of a `prepare` that failed after it launched them.
+#[test]
+fn a_replay_begins_behind_a_prepare_that_failed() {
+    const DEVICE: usize = 4;
+    with_an_end(|| {
+        for scenario in scenarios().into_iter().filter(|scenario| scenario.kind == Kind::Prepared) {
+            let expected = scenario.expected();
+            let mut failed = 0;
+            for nth in 0.. {
+                reset(DEVICE);
+                let stream = borrowed(DEVICE);
+                let mut list = gradients(&stream, scenario.len());
+                stream.synchronize().unwrap();
+                let mut noise = scenario.cuda(&stream).unwrap();
+                control::spoil(Some(Spoil::Fail(nth)));
+                let outcome = noise.prepare();
+                let (_, hit) = control::spoilt();
+                control::spoil(None);
+                let what = format!("{}, call {nth}: {hit:?}, {outcome:?}", scenario.name);
+                failed += u32::from(outcome.is_err());
+                noise.begin_replay(2).unwrap_or_else(|error| panic!("{what}: {error}"));
+                for gradient in &mut list[..2] {
+                    noise.enqueue(&[raw(gradient)]).unwrap();
+                }
+                assert_eq!(noise.end_replay().unwrap(), 2, "{what}");
+                assert_eq!(control::noticed(DEVICE), None, "{what}");
+                for (gradient, expected) in list.iter().zip(&expected).take(2) {
+                    assert!(stream.clone_dtoh(gradient).unwrap() == *expected, "{what}");
+                }
+                if hit.is_none() {
+                    break;
+                }
+            }
+            assert!(failed > 2, "{}: {failed} calls failed", scenario.name);
+        }
+    });
+}

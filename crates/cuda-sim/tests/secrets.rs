@@ -94,3 +94,36 @@ fn a_mechanism_that_does_not_fit_sends_no_key() {
     assert!(matches!(refused, Err(corrnoise::Error::OutOfMemory { .. })));
     assert_eq!(copies(), before);
 }
+
+/// Keys that arrive in part are cleared before their memory is freed.
+#[test]
+fn keys_that_do_not_all_arrive_are_cleared() {
+    let device = 2;
+    let stream = corrnoise_cuda::stream(device).unwrap();
+    let plan = Plan::new(4, Form::independent(), 0.75).unwrap();
+    let make = || {
+        let key = Key::from_bytes([3; 32], "in part");
+        Mechanism::cuda(&plan, key, Shard::whole(700).unwrap(), &stream)
+    };
+    let fills = || control::calls_on(device, "cuMemsetD8Async");
+    let before = fills();
+    let made = make().unwrap();
+    let to_make = fills() - before;
+    drop(made);
+    let mut copies = Vec::new();
+    for nth in 0.. {
+        let before = fills();
+        control::spoil(Some(control::Spoil::Fail(nth)));
+        let outcome = make();
+        let (_, name) = control::spoilt();
+        control::spoil(None);
+        let Some(name) = name else { break };
+        if outcome.is_err() && name == "cuMemcpyHtoDAsync_v2" {
+            copies.push(fills() - before);
+        }
+        drop(outcome);
+        let _ = stream.context().check_err();
+    }
+    // The last copy is that of the keys: they and the list are cleared.
+    assert_eq!(copies.last(), Some(&(to_make + 2)), "{copies:?}");
+}
