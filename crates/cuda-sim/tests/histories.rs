@@ -26,10 +26,10 @@ const DEVICE: usize = 0;
 const ACTIONS: usize = 45;
 
 /// Numbers from a seed.
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -38,34 +38,34 @@ impl Random {
     }
 
     /// A number below `end`.
-    pub fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
     /// True once in `times`.
-    pub fn once_in(&mut self, times: usize) -> bool {
+    pub(crate) fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 
-    pub fn pick<T: Clone>(&mut self, list: &[T]) -> T {
+    pub(crate) fn pick<T: Clone>(&mut self, list: &[T]) -> T {
         list[self.below(list.len())].clone()
     }
 }
 
 /// What all runs of a history share.
-pub struct World {
-    pub random: Random,
-    pub streams: Vec<Arc<CudaStream>>,
+pub(crate) struct World {
+    pub(crate) random: Random,
+    pub(crate) streams: Vec<Arc<CudaStream>>,
     /// Gradients that are not compared yet: to compare is to wait.
-    pub pending: Vec<Batch>,
+    pub(crate) pending: Vec<Batch>,
     /// The number of runs begun so far, by which their keys differ.
-    pub begun: u64,
+    pub(crate) begun: u64,
     /// The last actions, for messages.
-    pub log: Vec<String>,
+    pub(crate) log: Vec<String>,
 }
 
 impl World {
-    pub fn note(&mut self, what: impl Into<String>) {
+    pub(crate) fn note(&mut self, what: impl Into<String>) {
         self.log.push(what.into());
         if std::env::var_os("CORRNOISE_HISTORIES_TRACE").is_some() {
             eprintln!("  {}", self.log[self.log.len() - 1]);
@@ -123,9 +123,8 @@ fn history(seed: u64) {
 
 #[test]
 fn random_histories_have_the_bits_of_the_cpu() {
-    let number = |name: &str, usual: u64| {
-        std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
-    };
+    let number =
+        |name: &str, usual: u64| std::env::var(name).map_or(usual, |text| text.parse().expect("a number"));
     let first = number("CORRNOISE_HISTORIES_FIRST", 0);
     for seed in first..first + number("CORRNOISE_HISTORIES", 60) {
         let caught = std::panic::catch_unwind(|| history(seed));

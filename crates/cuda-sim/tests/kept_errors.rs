@@ -170,7 +170,8 @@ fn a_mechanism_on_any_device_refuses_too_many_steps_at_once() {
 fn host_memory_is_refused_in_a_replay_and_changes_nothing() {
     let stream = borrowed(0);
     let place = Place::Cuda(stream.clone().into(), CudaOptions::default());
-    let (plan, make) = (plan(), |keys: &[RunKey], shard: &Shard| AnyBackend::new(&plan(), keys, shard, &place));
+    let (plan, make) =
+        (plan(), |keys: &[RunKey], shard: &Shard| AnyBackend::new(&plan(), keys, shard, &place));
     let mut noise = Mechanism::with_backend(&plan, key(), shard(), make).unwrap();
     noise.begin_replay(2).unwrap();
     let mut host = vec![0.0_f32; LEN];

@@ -3,9 +3,7 @@
 use corrnoise::backend::{Add, Backend, Step, StepKernel};
 use corrnoise::chacha::{ChaCha, first_columns};
 use corrnoise::grid::DitherBlock;
-use corrnoise::{
-    Cpu, CpuOptions, Dtype, Form, Gradients, Incarnations, Key, Mechanism, Plan, Row, Shard,
-};
+use corrnoise::{Cpu, CpuOptions, Dtype, Form, Gradients, Incarnations, Key, Mechanism, Plan, Row, Shard};
 use corrnoise_cuda::{Cuda, DeviceGradient, HostMade, HostMadeOptions, MadeOnHost, OnCuda};
 use corrnoise_cuda_suite::compare::ways;
 use corrnoise_testkit::cases::{inverse_square_root_coefs, square_root_coefs};
@@ -141,8 +139,7 @@ fn keys_that_do_not_all_arrive_are_cleared() {
 fn secrets(run: u8, plan: &Plan, shard: &Shard, from: u64) -> Vec<u8> {
     let keys = [key(run).run_key(plan.fingerprint())];
     let mut list = keys[0].bytes().to_vec();
-    let words: [u32; 8] =
-        std::array::from_fn(|i| u32::from_le_bytes(keys[0].bytes().as_chunks::<4>().0[i]));
+    let words: [u32; 8] = std::array::from_fn(|i| u32::from_le_bytes(keys[0].bytes().as_chunks::<4>().0[i]));
     let cipher = ChaCha::new(keys[0].bytes(), plan.rounds());
     let mut cpu = Cpu::new(plan, &keys, shard, CpuOptions::default()).unwrap();
     let mut terms = Vec::new();

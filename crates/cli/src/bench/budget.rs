@@ -181,7 +181,10 @@ mod tests {
             for (i, gpu) in known()[..2].iter().enumerate() {
                 let predicted = 1e12 * gpu.compute(bands, Kind::Regenerate, 8.0);
                 let (listed, name) = (compute(kernel)[i], &gpu.name);
-                assert!((0.99..1.05).contains(&(predicted / listed)), "{kernel}, {name}: {predicted}, {listed}");
+                assert!(
+                    (0.99..1.05).contains(&(predicted / listed)),
+                    "{kernel}, {name}: {predicted}, {listed}"
+                );
             }
         }
         for (kernel, form) in [

@@ -99,7 +99,11 @@ impl Batch {
             let whole = self.stream.clone_dtoh(slice).unwrap();
             let got = &whole[self.offset..self.offset + expected.len()];
             let around = whole[..self.offset].iter().chain(&whole[self.offset + expected.len()..]);
-            assert!(around.copied().all(|byte| byte == GUARD), "{}, segment {i}: written beyond it", self.what);
+            assert!(
+                around.copied().all(|byte| byte == GUARD),
+                "{}, segment {i}: written beyond it",
+                self.what
+            );
             let (mut same, mut at) = (true, 0);
             with_element!(self.dtype, E => {
                 let (got, expected) = (values_of::<E>(got), values_of::<E>(expected));
@@ -111,7 +115,11 @@ impl Batch {
                     (same, at) = (false, place);
                 }
             });
-            assert!(same, "{}, {}, segment {i}, coordinate {at}, NaN: {}", self.what, self.dtype, self.is_nan);
+            assert!(
+                same,
+                "{}, {}, segment {i}, coordinate {at}, NaN: {}",
+                self.what, self.dtype, self.is_nan
+            );
         }
     }
 }

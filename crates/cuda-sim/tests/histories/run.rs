@@ -4,9 +4,7 @@ use crate::batch::Batch;
 use crate::{DEVICE, World};
 use corrnoise::any::{AnyBackend, AnyGradients, Place};
 use corrnoise::form::{Kernel, Regenerate};
-use corrnoise::{
-    Checkpoint, CpuOptions, Error, Form, Key, Mechanism, Plan, Resume, Rounds, RunKey, Shard,
-};
+use corrnoise::{Checkpoint, CpuOptions, Error, Form, Key, Mechanism, Plan, Resume, Rounds, RunKey, Shard};
 use corrnoise_cuda::{CudaOptions, HostMadeOptions};
 use corrnoise_testkit::cases::{every_form, inverse_square_root_coefs, square_root_coefs};
 use cuda::control::{self, Spoil};
@@ -38,11 +36,14 @@ fn a_form(world: &mut World, steps: u64) -> Form {
         4 => Form::regenerate(&inverse_square_root_coefs(1 + random.below(12))).unwrap(),
         5 => {
             let (bands, slope) = (1 + random.below(9), random.below(3));
-            let row = |t: usize| (0..=t.min(bands + slope * t % 5)).map(move |a| 1.5 / (1.0 + a as f64 + 0.1 * t as f64));
+            let row = |t: usize| {
+                (0..=t.min(bands + slope * t % 5)).map(move |a| 1.5 / (1.0 + a as f64 + 0.1 * t as f64))
+            };
             Form::banded(&(0..steps as usize).map(|t| row(t).collect()).collect::<Vec<Vec<f64>>>()).unwrap()
         }
         6 => {
-            let dense: Vec<Vec<f64>> = (0..steps as usize).map(|t| inverse_square_root_coefs(t + 1)).collect();
+            let dense: Vec<Vec<f64>> =
+                (0..steps as usize).map(|t| inverse_square_root_coefs(t + 1)).collect();
             Kernel::Regenerate(Regenerate::varying(&dense).unwrap()).into()
         }
         _ => Form::independent(),
@@ -285,7 +286,8 @@ impl Run {
         let (_, hit) = control::spoilt();
         control::spoil(None);
         let _ = self.stream.context().check_err();
-        world.note(format!("run {}: call {nth}, {hit:?}, fails in action {action}: {outcome:?}", self.number));
+        world
+            .note(format!("run {}: call {nth}, {hit:?}, fails in action {action}: {outcome:?}", self.number));
         let is_replaying = action == 3 && outcome.is_ok();
         let noise = self.noise.as_mut().expect("a run");
         if is_replaying {
