@@ -1,12 +1,17 @@
 //! Graphs, which a CUDA device replays: every other backend refuses them.
 
 use super::{AnyBackend, AnyGradients};
-use corrnoise_core::backend::{Replay, Step};
+use corrnoise_core::backend::{Backend, Replay, Step};
 use corrnoise_core::{Error, Result};
 
 /// The refusal of a graph by a backend that has none.
 fn no_graphs() -> Error {
     Error::Device("noise that the CPU makes is part of no graph: make the steps one by one".into())
+}
+
+/// The refusal of gradients that a device cannot reach when it replays a step.
+fn in_host_memory() -> Error {
+    Error::parameter("gradients", "in host memory", "memory of the device that replays")
 }
 
 impl Replay for AnyBackend {
@@ -31,12 +36,17 @@ impl Replay for AnyBackend {
         }
     }
 
+    fn check_enqueued(&self, gradients: &AnyGradients<'_, '_>) -> Result<()> {
+        match gradients {
+            AnyGradients::Host(_) => Err(in_host_memory()),
+            AnyGradients::Cuda(_) => self.check(gradients),
+        }
+    }
+
     fn enqueue(&mut self, gradients: AnyGradients<'_, '_>) -> Result<()> {
         match (self, gradients) {
             (AnyBackend::Cuda(cuda), AnyGradients::Cuda(gradients)) => cuda.enqueue(gradients),
-            (AnyBackend::Cuda(_), AnyGradients::Host(_)) => {
-                Err(Error::parameter("gradients", "in host memory", "memory of the device that replays"))
-            }
+            (AnyBackend::Cuda(_), AnyGradients::Host(_)) => Err(in_host_memory()),
             _ => Err(no_graphs()),
         }
     }

@@ -146,6 +146,11 @@ pub trait Replay: Backend {
     /// Puts the schedule where the device finds it.
     fn start(&mut self) -> Result<()>;
 
+    /// Does what [`Backend::check`] does, for gradients of a step that the device counts.
+    fn check_enqueued(&self, gradients: &Self::Gradients<'_, '_>) -> Result<()> {
+        self.check(gradients)
+    }
+
     /// Enqueues a step without a number: which one it is, the device finds when it runs it.
     fn enqueue(&mut self, gradients: Self::Gradients<'_, '_>) -> Result<()>;
 

@@ -181,8 +181,17 @@ pub fn spoilt() -> (u64, Option<String>) {
     (seen, (len > 0).then(|| String::from_utf8_lossy(&buffer[..len]).into_owned()))
 }
 
-/// Takes what the checks of `device` noticed last since it was asked for: an access that nothing orders, or pinned memory that changed or was
-/// freed too early. The end of the context does not forget it.
+/// Adds secrets of 16 bytes each, which no memory may hold at a multiple of 16 bytes when it is freed: [`noticed`] tells.
+pub fn secrets(bytes: &[u8]) {
+    type Function = unsafe extern "C" fn(*const u8, usize);
+    // SAFETY: the stand-in's symbol of that name has this signature.
+    let function = unsafe { symbol::<Function>(b"corrnoise_sim_secrets\0") };
+    // SAFETY: the buffer has as many bytes.
+    unsafe { function(bytes.as_ptr(), bytes.len()) };
+}
+
+/// Takes what the checks of `device` noticed last since it was asked for: an access that nothing orders, pinned memory that changed or was
+/// freed too early, or memory that was freed with a secret. The end of the context does not forget it.
 pub fn noticed(device: usize) -> Option<String> {
     let mut buffer = [0_u8; 512];
     type Function = unsafe extern "C" fn(c_int, *mut u8, usize) -> usize;

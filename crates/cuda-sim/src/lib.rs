@@ -18,6 +18,7 @@
 //! - Two commands of different streams, or of branches of a graph, never use the same 512 bytes unless both only read, or stream
 //!   order, events or waits of the host say which comes first.
 //! - Pinned host memory neither changes nor is freed before the host has waited for the copies from it.
+//! - No memory is freed with a secret that a test has named ([`control::secrets`]).
 //! - An approximate instruction returns any result that its documented error allows ([`control::approximate`]).
 //! - Float arithmetic is IEEE with subnormals, to the nearest, ties to even, or (`.rz`) towards zero; a NaN result is `0x7fffffff`.
 //!

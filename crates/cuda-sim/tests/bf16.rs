@@ -3,6 +3,7 @@
 use corrnoise::{Form, Mechanism, Plan, Shard};
 use corrnoise_cuda::{OnCuda, stream};
 use corrnoise_cuda_suite::compare::{key, same_bits};
+use corrnoise_cuda_suite::run;
 use corrnoise_testkit::cases::every_form;
 use cuda::control;
 use half::bf16;
@@ -30,4 +31,15 @@ fn both_roundings_to_bf16_give_the_same_bits() {
         let same = |(a, b): (&bf16, &bf16)| a == b || (a.is_nan() && b.is_nan());
         assert!(stream.clone_dtoh(&gradient).unwrap().iter().zip(&before).all(same));
     }
+}
+
+/// The suite's devices have the instruction, unless there are seven cores for them: here every kernel that rounds in integers has its million values.
+#[test]
+fn a_million_values_of_every_kernel_that_rounds_in_integers() {
+    // The other test counts what its devices load.
+    const DEVICE: usize = 5;
+    control::set_capability(DEVICE, 75);
+    let names = ["a_million_values_of_every_kernel_bf16", "a_million_values_of_every_row_ahead_bf16"];
+    let outcome = run(&[stream(DEVICE).unwrap()], &names.map(String::from));
+    assert_eq!((outcome.passed, outcome.failed), (2, 0));
 }

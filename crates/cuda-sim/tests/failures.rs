@@ -13,15 +13,16 @@ use scenarios::{Kind, Scenario, begin, borrowed, end, gradients, raw, reset, sce
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// Runs a test on a thread of its own, and fails if it does not end.
-fn with_an_end(test: impl FnOnce() + Send + 'static) {
+/// Runs a test on a thread of its own, and fails if one of its runs does not end. The test tells of the end of each.
+fn with_an_end(test: impl FnOnce(&dyn Fn()) + Send + 'static) {
     let (ended, end) = mpsc::channel();
-    let thread = std::thread::spawn(move || {
-        test();
-        let _ = ended.send(());
-    });
-    if end.recv_timeout(Duration::from_secs(240)) == Err(mpsc::RecvTimeoutError::Timeout) {
-        panic!("a call did not return");
+    let thread = std::thread::spawn(move || test(&|| drop(ended.send(()))));
+    loop {
+        match end.recv_timeout(Duration::from_secs(240)) {
+            Ok(()) => (),
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("a call did not return"),
+        }
     }
     if let Err(panic) = thread.join() {
         std::panic::resume_unwind(panic);
@@ -145,7 +146,7 @@ fn run(scenario: &Scenario, device: usize, expected: &[Vec<f32>], making: bool, 
 }
 
 fn every_failure(kinds: &'static [Kind], device: usize) {
-    with_an_end(move || {
+    with_an_end(move |ended| {
         for scenario in scenarios().into_iter().filter(|scenario| kinds.contains(&scenario.kind)) {
             let expected = scenario.expected();
             // What is made, loaded and found is the same for every form.
@@ -156,6 +157,7 @@ fn every_failure(kinds: &'static [Kind], device: usize) {
                 for nth in (0..count).step_by(every) {
                     run(&scenario, device, &expected, making, Spoil::Fail(nth));
                     run(&scenario, device, &expected, making, Spoil::FailFrom(nth));
+                    ended();
                 }
                 println!("{} {:?}: {count} calls, making: {making}", scenario.name, scenario.kind);
                 if scenario.kind == Kind::FirstReplayed {
@@ -186,9 +188,10 @@ fn every_call_of_steps_that_the_host_makes_fails() {
 #[test]
 fn rows_of_a_prepare_that_failed_end_before_their_memory() {
     const DEVICE: usize = 3;
-    with_an_end(|| {
+    with_an_end(|ended| {
         for scenario in scenarios().into_iter().filter(|scenario| scenario.kind == Kind::Prepared) {
             for nth in 0.. {
+                ended();
                 reset(DEVICE);
                 let stream = borrowed(DEVICE);
                 let mut noise = scenario.cuda(&stream).unwrap();
@@ -214,6 +217,45 @@ fn rows_of_a_prepare_that_failed_end_before_their_memory() {
                     break;
                 }
             }
+        }
+    });
+}
+
+/// A replay that begins at the first step makes that step's rows itself, behind those of a `prepare` that failed after it launched them.
+#[test]
+fn a_replay_begins_behind_a_prepare_that_failed() {
+    const DEVICE: usize = 4;
+    with_an_end(|ended| {
+        for scenario in scenarios().into_iter().filter(|scenario| scenario.kind == Kind::Prepared) {
+            let expected = scenario.expected();
+            let mut failed = 0;
+            for nth in 0.. {
+                ended();
+                reset(DEVICE);
+                let stream = borrowed(DEVICE);
+                let mut list = gradients(&stream, scenario.len());
+                stream.synchronize().unwrap();
+                let mut noise = scenario.cuda(&stream).unwrap();
+                control::spoil(Some(Spoil::Fail(nth)));
+                let outcome = noise.prepare();
+                let (_, hit) = control::spoilt();
+                control::spoil(None);
+                let what = format!("{}, call {nth}: {hit:?}, {outcome:?}", scenario.name);
+                failed += u32::from(outcome.is_err());
+                noise.begin_replay(2).unwrap_or_else(|error| panic!("{what}: {error}"));
+                for gradient in &mut list[..2] {
+                    noise.enqueue(&[raw(gradient)]).unwrap();
+                }
+                assert_eq!(noise.end_replay().unwrap(), 2, "{what}");
+                assert_eq!(control::noticed(DEVICE), None, "{what}");
+                for (gradient, expected) in list.iter().zip(&expected).take(2) {
+                    assert!(stream.clone_dtoh(gradient).unwrap() == *expected, "{what}");
+                }
+                if hit.is_none() {
+                    break;
+                }
+            }
+            assert!(failed > 2, "{}: {failed} calls failed", scenario.name);
         }
     });
 }

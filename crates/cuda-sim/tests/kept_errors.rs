@@ -1,8 +1,8 @@
 //! Errors that cudarc keeps from another object's end, captures that are given up, and calls that a backend behind another type must pass on.
 
-use corrnoise::any::{AnyBackend, Place};
+use corrnoise::any::{AnyBackend, AnyGradients, Place};
 use corrnoise::backend::{Backend, Replay};
-use corrnoise::{CpuOptions, Dtype, Error, Form, Key, Mechanism, Plan, RunKey, Shard};
+use corrnoise::{CpuOptions, Dtype, Error, Form, Gradients, Key, Mechanism, Plan, RunKey, Shard};
 use corrnoise_cuda::{Cuda, CudaOptions, DeviceGradient, HostMadeOptions, MadeOnHost, OnCuda};
 use cuda::control;
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUresult, CUstreamCaptureMode};
@@ -169,4 +169,22 @@ fn a_mechanism_on_any_device_refuses_too_many_steps_at_once() {
         let message = refusal(name).to_string();
         assert!(message.contains("part of no graph"), "{name}: {message}");
     }
+}
+
+/// Gradients in host memory cannot be replayed: they are refused, and the replay goes on.
+#[test]
+fn host_memory_is_refused_in_a_replay_and_changes_nothing() {
+    let stream = borrowed(0);
+    let place = Place::Cuda(stream.clone().into(), CudaOptions::default());
+    let (plan, make) =
+        (plan(), |keys: &[RunKey], shard: &Shard| AnyBackend::new(&plan(), keys, shard, &place));
+    let mut noise = Mechanism::with_backend(&plan, key(), shard(), make).unwrap();
+    noise.begin_replay(2).unwrap();
+    let mut host = vec![0.0_f32; LEN];
+    let refused = noise.enqueue(AnyGradients::Host(Gradients::new(&mut [&mut host[..]])));
+    assert!(matches!(refused, Err(Error::Parameter { .. })), "{refused:?}");
+    let mut gradient = stream.alloc_zeros::<f32>(LEN).unwrap();
+    noise.enqueue(AnyGradients::Cuda(&[raw(&mut gradient)])).unwrap();
+    assert_eq!(noise.end_replay().unwrap(), 1);
+    assert!(stream.clone_dtoh(&gradient).unwrap() == expected(1));
 }

@@ -113,3 +113,15 @@ fn the_planner_counts_the_bytes_of_rows_made_ahead() {
         assert_eq!(counted_ahead::<f16>(device, &form, rows), moved(Dtype::F16), "{name}");
     }
 }
+
+/// What the planner takes for a GPU's number of rows is what the engine makes, where there is room.
+#[test]
+fn the_planner_knows_how_many_rows_a_gpu_makes() {
+    let sum = |terms| (format!("sum {terms}"), Form::regenerate(&inverse_square_root_coefs(terms)).unwrap());
+    let ring = |bands| (format!("ring {bands}"), Form::banded_toeplitz(&square_root_coefs(bands)).unwrap());
+    let long = [sum(3), sum(4), ring(8), ring(9), ring(47), ring(48), ring(64)];
+    for (name, form) in every_form(12).into_iter().chain(long) {
+        let rows = CudaOptions::default().rows_ahead_of(&form, 1 << 24, 1 << 40).unwrap();
+        assert_eq!(Execution::rows_ahead_on_gpu(&form), rows, "{name}");
+    }
+}

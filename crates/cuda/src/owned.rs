@@ -70,18 +70,20 @@ impl Owned {
         segment_words: usize,
         list_words: usize,
     ) -> Result<Owned> {
-        Ok(Owned {
+        let mut owned = Owned {
             state: Memory::zeros(stream, state_bytes)?,
             overflow: Memory::copy(stream, &[u64::MAX])?,
             segments: Memory::zeros(stream, segment_words)?,
             list: Memory::zeros(stream, list_words)?,
-            // The keys are copied last: from here on nothing fails, so whatever drops this value clears them.
-            keys: Memory::copy(stream, keys)?,
+            keys: Memory::zeros(stream, keys.len())?,
             loaded: None,
             ahead,
             kernels,
             stream: stream.clone(),
-        })
+        };
+        // The keys are copied last: whatever drops this value clears them, also if they arrive in part.
+        owned.keys.send(stream, keys)?;
+        Ok(owned)
     }
 
     /// The stream that rows are prepared on, if there is one.

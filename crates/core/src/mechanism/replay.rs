@@ -48,7 +48,7 @@ impl<B: Replay> Mechanism<B> {
         if self.replaying.is_none() {
             return Err(Error::Device("no step was handed over: call begin_replay first".into()));
         }
-        self.backend.check(&gradients)?;
+        self.backend.check_enqueued(&gradients)?;
         let outcome = self.backend.enqueue(gradients);
         if outcome.is_err() {
             self.poisoned = Some(self.next_step);

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 
 use super::boundary::Out;
 use super::count;
+use super::secrets;
 use super::spoil::{self, How};
 use super::state::{self, Mutation};
 use crate::exec::Approximation;
@@ -111,6 +112,13 @@ pub unsafe extern "C" fn corrnoise_sim_spoilt(to: *mut u8, len: usize, written: 
     let count = unsafe { copy_text(name.unwrap_or_default(), to, len) };
     let _ = written.set(count);
     seen
+}
+
+/// Adds secrets of 16 bytes each to those that no memory may hold when it is freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_sim_secrets(from: *const u8, len: usize) {
+    // SAFETY: `control` passes a buffer of `len` bytes.
+    secrets::add(unsafe { std::slice::from_raw_parts(from, len) });
 }
 
 /// Takes the text of what a device's checks of order noticed last, and copies it. Returns its length, at most `len`.

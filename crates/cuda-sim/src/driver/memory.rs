@@ -12,7 +12,8 @@ use super::boundary::{Out, call, lock};
 use super::context::current;
 use super::graph::{Command, Host};
 use super::handle::{Handle, Kind as HandleKind, decode};
-use super::state::{self, NUM_DEVICES};
+use super::secrets::left_in;
+use super::state::{self, Device, NUM_DEVICES};
 use super::stream::OnStream;
 use crate::memory::{Kind, TOTAL};
 use crate::status::{Failure, Status};
@@ -44,7 +45,7 @@ pub unsafe extern "C" fn cuMemFree_v2(address: u64) -> Status {
     call("cuMemFree_v2", || {
         let mut device = current()?;
         device.drain_all()?;
-        device.memory.free(address)
+        free(&mut device, address)
     })
 }
 
@@ -58,8 +59,14 @@ pub unsafe extern "C" fn cuMemFreeAsync(address: u64, stream: Handle) -> Status 
         let (by, clock) = on.device.begin("the free", on.key);
         on.device.memory.touch_all(address);
         on.device.settle(by, &clock)?;
-        on.device.memory.free(address)
+        free(&mut on.device, address)
     })
+}
+
+fn free(device: &mut Device, address: u64) -> Result<(), Failure> {
+    let left = device.memory.bytes_of(address).and_then(|bytes| left_in("device memory", bytes));
+    device.noticed = left.or(device.noticed.take());
+    device.memory.free(address)
 }
 
 /// Returns the free and the total device memory in bytes.
@@ -118,6 +125,14 @@ pub unsafe extern "C" fn cuMemFreeHost(pointer: *mut c_void) -> Status {
             }
         }
         let freed = lock(&PINNED).remove(&pointer.addr());
+        let left = freed.as_ref().and_then(|words| {
+            // SAFETY: plain words are bytes.
+            let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(&**words)) };
+            left_in("pinned memory", bytes)
+        });
+        if let (Some(text), Ok(mut device)) = (left, current()) {
+            device.noticed = Some(text);
+        }
         freed.map(drop).ok_or_else(|| Failure::invalid_value("not pinned host memory"))
     })
 }

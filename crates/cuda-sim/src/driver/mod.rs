@@ -24,6 +24,7 @@ mod launch;
 mod memory;
 mod module;
 mod order;
+mod secrets;
 mod spoil;
 mod state;
 mod stream;

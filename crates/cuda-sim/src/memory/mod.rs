@@ -70,6 +70,12 @@ impl Memory {
         Ok(base)
     }
 
+    /// What lies in the allocation that begins at an address, if one does.
+    pub(crate) fn bytes_of(&self, address: u64) -> Option<&[u8]> {
+        let index = self.blocks.binary_search_by_key(&address, |block| block.base).ok()?;
+        Some(self.blocks[index].bytes())
+    }
+
     pub(crate) fn free(&mut self, address: u64) -> Result<(), Failure> {
         let found = self.blocks.binary_search_by_key(&address, |block| block.base);
         let Ok(index) = found else {

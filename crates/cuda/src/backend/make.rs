@@ -114,13 +114,14 @@ impl Cuda {
         let (Some(ahead), Some(loaded)) = (&owned.ahead, &owned.loaded) else { return Ok(()) };
         let Some(first) = loaded.first_step() else { return Ok(()) };
         self.base = first.wrapping_sub(self.time);
+        // Of rows that a `prepare` made before it failed, nothing was recorded.
+        owned.settle()?;
         if self.time == 0 && !self.made {
             let mut args = Args { base: self.base, ..self.make_args() };
             loaded.fill_steps(&mut args);
             self.launch_make(&owned.stream, &args, ahead.turns.tiles)?;
             self.made = true;
         }
-        owned.settle()?;
         owned.stream.synchronize().map_err(device_error("wait for the stream"))
     }
 

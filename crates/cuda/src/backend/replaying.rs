@@ -39,6 +39,8 @@ impl Replay for Cuda {
         let _kept = KeepCurrent::new();
         let stream = self.owned.stream.clone();
         check_not_captured(&stream)?;
+        // A schedule whose end failed is still there: it is ended and cleared before its memory is freed.
+        self.owned.finish()?;
         let schedule = std::mem::take(&mut self.schedule);
         self.owned.loaded = Some(schedule.load(&stream, self.tiles.segments.len())?);
         self.begin_turns()

@@ -31,7 +31,8 @@ impl Execution {
     }
 
     /// The number of rows that a GPU makes at a time by default, by form. Longer turns save less and less traffic and take one more row
-    /// of memory each. A ring of up to 8 bands has little to save; at 48 bands, turns of 8 would still read more history than all else.
+    /// of memory each. A ring of up to 8 bands, a BLT of up to 2 buffers and a sum of up to 3 rows have little to save, and rows whose weights
+    /// change from step to step nothing; at 48 bands, turns of 8 would still read more history than all else.
     pub fn rows_ahead_on_gpu(form: &Form) -> usize {
         match form.kernel() {
             Kernel::Ring(ring) => match ring.num_slots() + 1 {
@@ -39,8 +40,9 @@ impl Execution {
                 9..48 => 8,
                 48.. => 16,
             },
-            Kernel::Blt(blt) if blt.scale().is_empty() => 1,
-            Kernel::Blt(_) | Kernel::Regenerate(_) => 8,
+            Kernel::Blt(blt) if blt.scale().len() >= 3 => 8,
+            Kernel::Regenerate(sum) if sum.toeplitz_weights().is_some_and(|weights| weights.len() >= 4) => 8,
+            Kernel::Blt(_) | Kernel::Regenerate(_) => 1,
         }
     }
 
@@ -117,7 +119,7 @@ mod tests {
     fn every_form_moves_what_the_table_says() {
         let blt = Form::blt(&[0.29, 0.13, 0.06, 0.015], &[0.22, 0.71, 0.944, 0.9957]).unwrap();
         let ring = |bands: usize| Form::banded_toeplitz(&vec![1.0; bands]).unwrap();
-        let sum = Form::regenerate(&[1.0, 0.5, 0.2]).unwrap();
+        let sum = Form::regenerate(&[1.0, 0.5, 0.2, 0.1]).unwrap();
         for (form, fused, rows, ahead) in [
             (Form::independent(), 8.0, 1, 16.0),
             (blt, 40.0, 8, 24.0),
