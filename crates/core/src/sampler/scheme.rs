@@ -1,12 +1,15 @@
 //! Sampling schemes: how a run chooses who takes part in a step. The privacy claim rests on the scheme, so it belongs to the plan.
 //!
 //! A scheme is here as a whole: [`Sampling`] has its parameters, their checks and the mean size of its batches, and [`Drawn`] has the
-//! batches themselves.
+//! batches themselves, from rows of words that [`Purpose`] names.
 
-use super::bernoulli::Coin;
-use super::parts::Parts;
+mod bernoulli;
+mod parts;
+
 use crate::chacha::ChaCha;
 use crate::error::{Error, Result};
+use bernoulli::Coin;
+use parts::Parts;
 use serde::{Deserialize, Serialize};
 
 /// The scheme by which batches are chosen.
@@ -123,6 +126,18 @@ impl Sampling {
     }
 }
 
+/// The purpose of a row of the sampler family. It takes the place of the incarnation in other families' names: batches do not
+/// depend on the incarnation, so that a resumed run continues with the batches it would have had.
+#[derive(Clone, Copy)]
+pub(super) enum Purpose {
+    /// Decides who joins the batch of a step; the index is the step.
+    Join = 0,
+    /// The one permutation of the dataset; the index is 0.
+    Shuffle = 1,
+    /// The bin of every unit; the index is 0.
+    Bin = 2,
+}
+
 /// A [`Sampling`] together with the parts that were drawn for it: what batches come from.
 pub(super) enum Drawn {
     Poisson { dataset_size: u64, coin: Coin },
@@ -131,8 +146,8 @@ pub(super) enum Drawn {
 }
 
 impl Drawn {
-    /// Draws the parts, which stay the same for the whole run.
-    pub(super) fn new(sampling: Sampling, cipher: &ChaCha) -> Result<Drawn> {
+    /// Takes all memory that batches need, and draws what stays the same for the whole run.
+    pub(super) fn new(sampling: Sampling, _num_steps: u64, cipher: &ChaCha) -> Result<Drawn> {
         Ok(match sampling {
             Sampling::Poisson { dataset_size, sampling_prob } => {
                 Drawn::Poisson { dataset_size, coin: Coin::new(sampling_prob) }

@@ -1,19 +1,8 @@
 //! Random words of the sampler's own rows, 64 bits at a time, and whole numbers below a bound.
 
+use super::scheme::Purpose;
 use crate::chacha::ChaCha;
 use crate::row::{Family, Row};
-
-/// The purpose of a row of the sampler family. It takes the place of the incarnation in other families' names: batches do not
-/// depend on the incarnation, so that a resumed run continues with the batches it would have had.
-#[derive(Clone, Copy)]
-pub(super) enum Purpose {
-    /// Decides who joins the batch of a step; the index is the step.
-    Join = 0,
-    /// The one permutation of the dataset; the index is 0.
-    Shuffle = 1,
-    /// The bin of every unit; the index is 0.
-    Bin = 2,
-}
 
 /// Consecutive 64-bit words of a row: word `k` of a block is its 32-bit words `2k` (low half) and `2k + 1`.
 pub(super) struct Words<'a> {
