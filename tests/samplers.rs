@@ -37,12 +37,17 @@ fn bins(dataset_size: u64, num_bins: u64) -> Sampling {
     Sampling::BallsInBins { dataset_size, num_bins }
 }
 
+fn allocation(dataset_size: u64, num_bins: u64) -> Sampling {
+    Sampling::RandomAllocation { dataset_size, num_bins }
+}
+
 fn every_kind() -> Vec<Sampling> {
     let mut kinds = vec![poisson(1, 0.5), poisson(64, 1.0 / 3.0), poisson(1000, 1e-2), poisson(200, 1.0)];
     kinds.extend([poisson(129, 1.0 - 2.0_f64.powi(-53)), poisson(5000, 1e-4), poisson(640, 0.5)]);
     kinds.extend([block_poisson(1000, 7, 0.3), block_poisson(1000, 1, 0.1), block_poisson(5, 5, 0.5)]);
     kinds.extend([cyclic(1000, 7), cyclic(9, 9), cyclic(50, 1), cyclic(100, 40)]);
     kinds.extend([bins(1000, 7), bins(9, 9), bins(50, 1), bins(100, 40)]);
+    kinds.extend([allocation(1000, 7), allocation(9, 9), allocation(50, 1), allocation(100, 40)]);
     kinds
 }
 
@@ -89,6 +94,12 @@ impl Reference {
         chosen
     }
 
+    /// The units in a bin of an epoch.
+    fn bin(&self, size: u64, bins: u64, epoch: u64, bin: u64) -> Vec<u64> {
+        let mut rng = self.rng(2, epoch, 0);
+        (0..size).filter(|_| Self::below(&mut rng, bins) == bin).collect()
+    }
+
     fn batch(&self, step: u64) -> Vec<u64> {
         match self.sampling {
             Sampling::Poisson { dataset_size, sampling_prob } => {
@@ -103,8 +114,10 @@ impl Reference {
                 self.part(dataset_size, num_batches, step % num_batches)
             }
             Sampling::BallsInBins { dataset_size, num_bins } => {
-                let mut rng = self.rng(2, 0, 0);
-                (0..dataset_size).filter(|_| Self::below(&mut rng, num_bins) == step % num_bins).collect()
+                self.bin(dataset_size, num_bins, 0, step % num_bins)
+            }
+            Sampling::RandomAllocation { dataset_size, num_bins } => {
+                self.bin(dataset_size, num_bins, step / num_bins, step % num_bins)
             }
             Sampling::MinSep { .. } => panic!("no batches are drawn"),
         }
@@ -136,15 +149,17 @@ fn known_batches() {
         batch(block_poisson(100, 4, 0.3), 6),
         batch(cyclic(50, 6), 8),
         batch(bins(50, 6), 8),
+        batch(allocation(50, 6), 8),
     ];
     assert_eq!(known, KNOWN);
 }
 
-const KNOWN: [&[u64]; 4] = [
+const KNOWN: [&[u64]; 5] = [
     &[25, 26, 54, 67, 73, 84, 86, 88, 91],
     &[6, 9, 10, 15, 27, 57, 70, 74, 77, 89],
     &[12, 15, 16, 23, 31, 33, 40, 45, 47],
     &[0, 1, 3, 10, 17, 21, 34, 38, 39, 47],
+    &[],
 ];
 
 #[test]
@@ -169,7 +184,9 @@ fn order_of_calls_objects_and_memory_do_not_matter() {
 
 #[test]
 fn keys_runs_and_plans_do_not_share_batches() {
-    for sampling in [poisson(300, 0.5), block_poisson(300, 3, 0.5), cyclic(300, 3), bins(300, 3)] {
+    for sampling in
+        [poisson(300, 0.5), block_poisson(300, 3, 0.5), cyclic(300, 3), bins(300, 3), allocation(300, 3)]
+    {
         let first =
             |plan: &Plan, key: Key| Sampler::new(plan, &key).unwrap().batch(0).unwrap().indices().to_vec();
         let base = first(&plan(sampling), key());
@@ -217,6 +234,26 @@ fn parts_take_turns_and_cover_everyone_once() {
         let spread = lengths.clone().max().unwrap() - lengths.min().unwrap();
         assert!(!whole || spread <= 1 || matches!(sampling, Sampling::BallsInBins { .. }), "even parts");
     }
+}
+
+/// Every unit has one step in each epoch; where it lies in one epoch does not tell where it lies in the next.
+#[test]
+fn an_allocation_is_a_partition_of_every_epoch() {
+    let sampler = sampler(allocation(1000, 7));
+    let epochs: Vec<Vec<u64>> = (0..STEPS / 7)
+        .map(|epoch| {
+            let mut bin = vec![u64::MAX; 1000];
+            for step in 7 * epoch..7 * (epoch + 1) {
+                for &unit in sampler.batch(step).unwrap().indices() {
+                    assert_eq!(std::mem::replace(&mut bin[unit as usize], step % 7), u64::MAX, "once");
+                }
+            }
+            assert!(!bin.contains(&u64::MAX));
+            bin
+        })
+        .collect();
+    let same = epochs[0].iter().zip(&epochs[1]).filter(|(a, b)| a == b).count();
+    assert!((90..200).contains(&same), "{same} of 1000 in the same bin, a seventh is expected");
 }
 
 #[test]

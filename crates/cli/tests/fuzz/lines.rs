@@ -95,6 +95,7 @@ const WORDS: [&str; 43] = [
     "poisson",
     "block-poisson:2",
     "balls-in-bins",
+    "random-allocation",
     "none",
     "prefix",
     "momentum:0.9",

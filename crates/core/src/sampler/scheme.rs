@@ -9,7 +9,7 @@ mod parts;
 use crate::chacha::ChaCha;
 use crate::error::{Error, Result};
 use bernoulli::Coin;
-use parts::Parts;
+use parts::{Epochs, Parts};
 use serde::{Deserialize, Serialize};
 
 /// The scheme by which batches are chosen.
@@ -17,8 +17,9 @@ use serde::{Deserialize, Serialize};
 /// # Cost
 /// `Poisson`: `dataset_size / 64` groups per step, about 1.25 ChaCha blocks each; `BlockPoisson`: the same over `num_blocks`.
 /// (Skipping from one chosen unit to the next would cost less, but takes logarithms, whose last bits differ between machines.)
-/// `Cyclic` and `BallsInBins` copy the batch. All of these but `Poisson` draw their parts once, in [`Sampler::new`](crate::Sampler::new), and
-/// keep 4 bytes per unit (8 beyond 2^32 units) and 8 per part.
+/// `Cyclic`, `BallsInBins` and `RandomAllocation` copy the batch. All of these but `Poisson` draw their parts once, in
+/// [`Sampler::new`](crate::Sampler::new), and keep 4 bytes per unit (8 beyond 2^32 units) and 8 per part. `RandomAllocation` draws them again
+/// where an epoch begins, and wherever a step of another epoch is asked for: a quarter of a ChaCha block per unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum Sampling {
@@ -53,6 +54,14 @@ pub enum Sampling {
         /// The number of bins, at most one per unit.
         num_bins: u64,
     },
+    /// Every unit falls into one of the bins anew in every epoch: as in `BallsInBins`, but its steps of two epochs are independent of each
+    /// other, and may be neighbours. A step counts for the epoch `step / num_bins`; the last epoch may be cut off.
+    RandomAllocation {
+        /// The number of units in the dataset.
+        dataset_size: u64,
+        /// The number of bins, which is that of the steps of an epoch, at most one per unit.
+        num_bins: u64,
+    },
     /// Participants come by themselves; a guard admits each at most `max_participations` times, at least `min_sep` steps apart.
     #[serde(rename = "minsep")]
     MinSep {
@@ -70,7 +79,8 @@ impl Sampling {
             Sampling::Poisson { dataset_size, .. }
             | Sampling::BlockPoisson { dataset_size, .. }
             | Sampling::Cyclic { dataset_size, .. }
-            | Sampling::BallsInBins { dataset_size, .. } => Some(dataset_size),
+            | Sampling::BallsInBins { dataset_size, .. }
+            | Sampling::RandomAllocation { dataset_size, .. } => Some(dataset_size),
             Sampling::MinSep { .. } => None,
         }
     }
@@ -91,9 +101,9 @@ impl Sampling {
         match *self {
             Sampling::Poisson { sampling_prob, .. } => Some((1, sampling_prob)),
             Sampling::BlockPoisson { num_blocks, sampling_prob, .. } => Some((num_blocks, sampling_prob)),
-            Sampling::Cyclic { num_batches: parts, .. } | Sampling::BallsInBins { num_bins: parts, .. } => {
-                Some((parts, 1.0))
-            }
+            Sampling::Cyclic { num_batches: parts, .. }
+            | Sampling::BallsInBins { num_bins: parts, .. }
+            | Sampling::RandomAllocation { num_bins: parts, .. } => Some((parts, 1.0)),
             Sampling::MinSep { .. } => None,
         }
     }
@@ -114,7 +124,8 @@ impl Sampling {
                 check_dataset(dataset_size)?;
                 check_parts("number of batches", num_batches, dataset_size)
             }
-            Sampling::BallsInBins { dataset_size, num_bins } => {
+            Sampling::BallsInBins { dataset_size, num_bins }
+            | Sampling::RandomAllocation { dataset_size, num_bins } => {
                 check_dataset(dataset_size)?;
                 check_parts("number of bins", num_bins, dataset_size)
             }
@@ -134,7 +145,7 @@ pub(super) enum Purpose {
     Join = 0,
     /// The one permutation of the dataset; the index is 0.
     Shuffle = 1,
-    /// The bin of every unit; the index is 0.
+    /// The bin of every unit; the index is 0, or the epoch where bins are drawn anew.
     Bin = 2,
 }
 
@@ -143,6 +154,7 @@ pub(super) enum Drawn {
     Poisson { dataset_size: u64, coin: Coin },
     BlockPoisson { parts: Parts, coin: Coin },
     Turns(Parts),
+    Epochs(Epochs),
 }
 
 impl Drawn {
@@ -162,6 +174,9 @@ impl Drawn {
             Sampling::BallsInBins { dataset_size, num_bins } => {
                 Drawn::Turns(Parts::binned(cipher, dataset_size, num_bins)?)
             }
+            Sampling::RandomAllocation { dataset_size, num_bins } => {
+                Drawn::Epochs(Epochs::new(cipher, dataset_size, num_bins)?)
+            }
             Sampling::MinSep { .. } => {
                 let reason = "under min_sep participants come by themselves: use Guard, which admits them";
                 return Err(Error::Plan(reason.into()));
@@ -179,10 +194,8 @@ impl Drawn {
                 let part = parts.at(step);
                 coin.flip(cipher, step, part.len(), |place| indices.push(part.unit(place)));
             }
-            Drawn::Turns(parts) => {
-                let part = parts.at(step);
-                indices.extend((0..part.len()).map(|place| part.unit(place)));
-            }
+            Drawn::Turns(parts) => parts.at(step).append_to(indices),
+            Drawn::Epochs(epochs) => epochs.at(cipher, step, |part| part.append_to(indices)),
         }
     }
 }

@@ -17,20 +17,23 @@ pub enum SamplingSpec {
     Cyclic,
     /// As `Cyclic`, with batches of random size.
     BallsInBins,
+    /// As `BallsInBins`, with new bins in every epoch.
+    RandomAllocation,
     /// The trainer's own pipeline passes over the dataset, always in the same order.
     None,
 }
 
 /// Every scheme that has a name: how it is written, and what it does.
-pub const SAMPLINGS: [(&str, &str); 5] = [
+pub const SAMPLINGS: [(&str, &str); 6] = [
     ("poisson", "every unit joins every batch with one probability"),
     ("block-poisson:B", "B blocks take turns; every unit of the block joins with one probability"),
     ("cyclic", "shuffled once and cut into batches that take turns (the default)"),
     ("balls-in-bins", "as cyclic, with batches of random size"),
+    ("random-allocation", "as balls-in-bins, drawn anew in every epoch"),
     ("none", "your own pipeline passes over the dataset, always in the same order"),
 ];
 
-/// `poisson`, `block-poisson:B`, `cyclic`, `balls-in-bins` or `none`.
+/// Reads a name that [`SAMPLINGS`] lists.
 pub fn sampling(text: &str) -> Result<SamplingSpec> {
     match split(text) {
         ("poisson", None) => Ok(SamplingSpec::Poisson),
@@ -39,6 +42,7 @@ pub fn sampling(text: &str) -> Result<SamplingSpec> {
         }
         ("cyclic", None) => Ok(SamplingSpec::Cyclic),
         ("balls-in-bins", None) => Ok(SamplingSpec::BallsInBins),
+        ("random-allocation", None) => Ok(SamplingSpec::RandomAllocation),
         ("none", None) => Ok(SamplingSpec::None),
         _ => Err(unknown("sampling", &listed(SAMPLINGS.iter().map(|(name, _)| *name)))),
     }
@@ -51,6 +55,7 @@ impl std::fmt::Display for SamplingSpec {
             SamplingSpec::BlockPoisson(blocks) => write!(f, "block-poisson:{blocks}"),
             SamplingSpec::Cyclic => write!(f, "cyclic"),
             SamplingSpec::BallsInBins => write!(f, "balls-in-bins"),
+            SamplingSpec::RandomAllocation => write!(f, "random-allocation"),
             SamplingSpec::None => write!(f, "none"),
         }
     }
@@ -69,6 +74,9 @@ impl SamplingSpec {
             SamplingSpec::BlockPoisson(blocks) => block_poisson(dataset_size, batch_size, blocks),
             SamplingSpec::Cyclic => Sampling::Cyclic { dataset_size, num_batches },
             SamplingSpec::BallsInBins => Sampling::BallsInBins { dataset_size, num_bins: num_batches },
+            SamplingSpec::RandomAllocation => {
+                Sampling::RandomAllocation { dataset_size, num_bins: num_batches }
+            }
             SamplingSpec::None => return Ok(None),
         }))
     }
@@ -80,6 +88,7 @@ impl SamplingSpec {
             Sampling::BlockPoisson { num_blocks, .. } => SamplingSpec::BlockPoisson(num_blocks),
             Sampling::Cyclic { .. } => SamplingSpec::Cyclic,
             Sampling::BallsInBins { .. } => SamplingSpec::BallsInBins,
+            Sampling::RandomAllocation { .. } => SamplingSpec::RandomAllocation,
             Sampling::MinSep { .. } => return None,
         })
     }
@@ -120,6 +129,10 @@ pub(super) fn participation(sampling: &Sampling, num_steps: usize) -> Result<Par
         Sampling::BlockPoisson { num_blocks, .. } => cyclic(num_blocks),
         Sampling::Cyclic { num_batches, .. } => cyclic(num_batches),
         Sampling::BallsInBins { num_bins, .. } => cyclic(num_bins),
+        // Once per epoch, wherever in it: the last step of one epoch and the first of the next may be a unit's.
+        Sampling::RandomAllocation { num_bins, .. } => {
+            Participation::MinSep { min_sep: 1, max_participations: num_steps.div_ceil(within_run(num_bins)) }
+        }
         Sampling::MinSep { min_sep, max_participations } => {
             let min_sep = within_run(min_sep);
             let feasible = num_steps.div_ceil(min_sep) as u64;
@@ -146,6 +159,9 @@ pub(super) fn assumption(sampling: &Sampling, participation: &Participation) -> 
         (Sampling::BlockPoisson { num_blocks, sampling_prob, .. }, _) => Some(format!(
             "{num_blocks} blocks take turns, and every unit of the block joins with probability {sampling_prob}, independently: {DRAWN}, and which units took part is not released"
         )),
+        (Sampling::RandomAllocation { num_bins, .. }, _) => Some(format!(
+            "a unit takes part in one step of every epoch of {num_bins} steps, drawn anew in each: {DRAWN}"
+        )),
         (Sampling::MinSep { .. }, Participation::MinSep { min_sep, max_participations }) => Some(format!(
             "this plan's guard admits a unit at most {max_participations} times, at least {min_sep} steps apart"
         )),
@@ -165,6 +181,7 @@ pub(super) fn describe(sampling: &Sampling) -> String {
         }
         Sampling::Cyclic { num_batches, .. } => format!("cyclic, {num_batches} batches"),
         Sampling::BallsInBins { num_bins, .. } => format!("balls in {num_bins} bins"),
+        Sampling::RandomAllocation { num_bins, .. } => format!("allocated anew to {num_bins} bins"),
         Sampling::MinSep { min_sep, max_participations } => {
             format!("guard, {min_sep} apart, at most {max_participations}")
         }
@@ -196,7 +213,7 @@ mod tests {
         let error = sampling("poisson:3").unwrap_err().to_string();
         assert_eq!(
             error,
-            "no such sampling; expected poisson, block-poisson:B, cyclic, balls-in-bins or none"
+            "no such sampling; expected poisson, block-poisson:B, cyclic, balls-in-bins, random-allocation or none"
         );
         let error = SamplingSpec::BlockPoisson(9).scheme(80, 10).unwrap_err().to_string();
         assert_eq!(error, "number of blocks is 9: expected 1 to 8, the batches of an epoch");

@@ -1,10 +1,11 @@
-//! Parts of the dataset that take turns, drawn once: by a permutation, or by a bin for every unit.
+//! Parts of the dataset that take turns: drawn once, by a permutation or by a bin for every unit, or with new bins in every epoch.
 
 use super::Purpose;
 use crate::chacha::ChaCha;
 use crate::error::{Error, Result};
 use crate::sampler::words::Words;
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 /// Parts of a dataset, each with its units ascending.
 pub(in crate::sampler) struct Parts {
@@ -76,7 +77,44 @@ impl Parts {
     }
 }
 
+/// Parts by a bin for every unit that is drawn anew in every epoch. Those of one epoch are in memory, so steps are cheapest in order.
+pub(in crate::sampler) struct Epochs(Mutex<Epoch>);
+
+struct Epoch {
+    number: u64,
+    parts: Parts,
+}
+
+impl Epochs {
+    /// Draws the first epoch.
+    pub(in crate::sampler) fn new(cipher: &ChaCha, dataset_size: u64, num_bins: u64) -> Result<Epochs> {
+        let parts = Parts::binned(cipher, dataset_size, num_bins)?;
+        Ok(Epochs(Mutex::new(Epoch { number: 0, parts })))
+    }
+
+    /// Calls `take` with the part of a step, whose epoch is drawn if it is another one than before.
+    pub(in crate::sampler) fn at(&self, cipher: &ChaCha, step: u64, take: impl FnOnce(Part<'_>)) {
+        let mut epoch = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = step / (epoch.parts.starts.len() as u64 - 1);
+        if epoch.number != number {
+            // No epoch has this number: should drawing be cut short by a panic, what it leaves is used by nobody.
+            epoch.number = u64::MAX;
+            epoch.parts.draw_bins(cipher, number);
+            epoch.number = number;
+        }
+        take(epoch.parts.at(step));
+    }
+}
+
 impl Part<'_> {
+    /// Appends all units of the part.
+    pub(in crate::sampler) fn append_to(self, indices: &mut Vec<u64>) {
+        match self {
+            Part::Narrow(units) => indices.extend(units.iter().map(|unit| u64::from(*unit))),
+            Part::Wide(units) => indices.extend_from_slice(units),
+        }
+    }
+
     pub(in crate::sampler) fn len(self) -> u64 {
         match self {
             Part::Narrow(units) => units.len() as u64,
