@@ -50,7 +50,7 @@ fn batches(name: &str, sampling: Sampling) -> Value {
     })
 }
 
-fn all_batches() -> [Value; 5] {
+fn all_batches() -> [Value; 6] {
     [
         batches("poisson", Sampling::Poisson { dataset_size: 200, sampling_prob: 0.1 }),
         batches(
@@ -60,6 +60,10 @@ fn all_batches() -> [Value; 5] {
         batches("cyclic", Sampling::Cyclic { dataset_size: 61, num_batches: 7 }),
         batches("balls_in_bins", Sampling::BallsInBins { dataset_size: 61, num_bins: 7 }),
         batches("random_allocation", Sampling::RandomAllocation { dataset_size: 61, num_bins: 7 }),
+        batches(
+            "spaced_poisson",
+            Sampling::SpacedPoisson { dataset_size: 200, min_sep: 4, sampling_prob: 0.2 },
+        ),
     ]
 }
 

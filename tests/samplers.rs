@@ -41,6 +41,10 @@ fn allocation(dataset_size: u64, num_bins: u64) -> Sampling {
     Sampling::RandomAllocation { dataset_size, num_bins }
 }
 
+fn spaced(dataset_size: u64, min_sep: u64, sampling_prob: f64) -> Sampling {
+    Sampling::SpacedPoisson { dataset_size, min_sep, sampling_prob }
+}
+
 fn every_kind() -> Vec<Sampling> {
     let mut kinds = vec![poisson(1, 0.5), poisson(64, 1.0 / 3.0), poisson(1000, 1e-2), poisson(200, 1.0)];
     kinds.extend([poisson(129, 1.0 - 2.0_f64.powi(-53)), poisson(5000, 1e-4), poisson(640, 0.5)]);
@@ -48,6 +52,8 @@ fn every_kind() -> Vec<Sampling> {
     kinds.extend([cyclic(1000, 7), cyclic(9, 9), cyclic(50, 1), cyclic(100, 40)]);
     kinds.extend([bins(1000, 7), bins(9, 9), bins(50, 1), bins(100, 40)]);
     kinds.extend([allocation(1000, 7), allocation(9, 9), allocation(50, 1), allocation(100, 40)]);
+    kinds.extend([spaced(1000, 5, 0.1), spaced(300, 1, 0.05), spaced(300, 40, 0.5), spaced(50, 3, 1.0)]);
+    kinds.extend([spaced(200, 22, 1e-3), spaced(9, 1 << 40, 0.7)]);
     kinds
 }
 
@@ -66,7 +72,11 @@ impl Reference {
     }
 
     fn joins(&self, step: u64, place: u64, prob: f64) -> bool {
-        let mut rng = self.rng(0, step, 8 * (place / 64));
+        self.coin(0, step, place, prob)
+    }
+
+    fn coin(&self, purpose: u16, index: u64, place: u64, prob: f64) -> bool {
+        let mut rng = self.rng(purpose, index, 8 * (place / 64));
         let number =
             (0..64).fold(0_u128, |number, _| number << 1 | u128::from(rng.next_u64() >> (place % 64) & 1));
         number < (prob * 2.0_f64.powi(64)) as u128
@@ -100,6 +110,30 @@ impl Reference {
         (0..size).filter(|_| Self::below(&mut rng, bins) == bin).collect()
     }
 
+    /// A unit's steps until one of them, walked through from the beginning.
+    fn spaced(&self, unit: u64, last: u64, min_sep: u64, prob: f64) -> Vec<u64> {
+        let threshold = (prob * 2.0_f64.powi(64)) as u128;
+        let total = (1 << 64) + u128::from(min_sep - 1) * threshold;
+        let mask = total.next_power_of_two() - 1;
+        let mut rng = self.rng(4, unit, 0);
+        let number = loop {
+            let low = u128::from(rng.next_u64());
+            let number = (u128::from(rng.next_u64()) << 64 | low) & mask;
+            if number < total {
+                break number;
+            }
+        };
+        let mut free = if number >> 64 == 0 { 0 } else { 1 + ((number - (1 << 64)) / threshold) as u64 };
+        let mut steps = Vec::new();
+        for step in 0..=last {
+            if step >= free && self.coin(3, unit, step, prob) {
+                steps.push(step);
+                free = step + min_sep;
+            }
+        }
+        steps
+    }
+
     fn batch(&self, step: u64) -> Vec<u64> {
         match self.sampling {
             Sampling::Poisson { dataset_size, sampling_prob } => {
@@ -118,6 +152,11 @@ impl Reference {
             }
             Sampling::RandomAllocation { dataset_size, num_bins } => {
                 self.bin(dataset_size, num_bins, step / num_bins, step % num_bins)
+            }
+            Sampling::SpacedPoisson { dataset_size, min_sep, sampling_prob } => {
+                let comes =
+                    |unit: &u64| self.spaced(*unit, step, min_sep, sampling_prob).last() == Some(&step);
+                (0..dataset_size).filter(comes).collect()
             }
             Sampling::MinSep { .. } => panic!("no batches are drawn"),
         }
@@ -150,15 +189,17 @@ fn known_batches() {
         batch(cyclic(50, 6), 8),
         batch(bins(50, 6), 8),
         batch(allocation(50, 6), 8),
+        batch(spaced(50, 4, 0.5), 8),
     ];
     assert_eq!(known, KNOWN);
 }
 
-const KNOWN: [&[u64]; 5] = [
+const KNOWN: [&[u64]; 6] = [
     &[25, 26, 54, 67, 73, 84, 86, 88, 91],
     &[6, 9, 10, 15, 27, 57, 70, 74, 77, 89],
     &[12, 15, 16, 23, 31, 33, 40, 45, 47],
     &[0, 1, 3, 10, 17, 21, 34, 38, 39, 47],
+    &[],
     &[],
 ];
 
@@ -184,9 +225,14 @@ fn order_of_calls_objects_and_memory_do_not_matter() {
 
 #[test]
 fn keys_runs_and_plans_do_not_share_batches() {
-    for sampling in
-        [poisson(300, 0.5), block_poisson(300, 3, 0.5), cyclic(300, 3), bins(300, 3), allocation(300, 3)]
-    {
+    for sampling in [
+        poisson(300, 0.5),
+        block_poisson(300, 3, 0.5),
+        cyclic(300, 3),
+        bins(300, 3),
+        allocation(300, 3),
+        spaced(300, 3, 0.5),
+    ] {
         let first =
             |plan: &Plan, key: Key| Sampler::new(plan, &key).unwrap().batch(0).unwrap().indices().to_vec();
         let base = first(&plan(sampling), key());
@@ -257,6 +303,22 @@ fn an_allocation_is_a_partition_of_every_epoch() {
 }
 
 #[test]
+fn a_unit_sits_out_and_comes_again() {
+    for (min_sep, prob) in [(5, 0.5), (4, 1.0), (1, 0.3)] {
+        let sampler = sampler(spaced(1000, min_sep, prob));
+        let (mut last, mut shortest) = (vec![None; 1000], u64::MAX);
+        for step in 0..STEPS {
+            for &unit in sampler.batch(step).unwrap().indices() {
+                if let Some(earlier) = last[unit as usize].replace(step) {
+                    shortest = shortest.min(step - earlier);
+                }
+            }
+        }
+        assert_eq!(shortest, min_sep);
+    }
+}
+
+#[test]
 fn what_cannot_be_drawn_is_refused() {
     let bare = Plan::new(5, Form::independent(), 1.0).unwrap();
     let message = |plan: &Plan| Sampler::new(plan, &key()).unwrap_err().to_string();
@@ -280,6 +342,8 @@ fn sizes_are_expected_and_nothing_prints_a_key() {
     assert_eq!(size(poisson(1000, 0.25)), 250.0);
     assert_eq!(size(block_poisson(1000, 8, 0.5)), 62.5);
     assert_eq!((size(cyclic(1000, 8)), size(bins(1000, 16))), (125.0, 62.5));
+    assert_eq!((size(spaced(1000, 6, 0.2)), size(spaced(1000, 4, 1.0))), (100.0, 250.0));
+    assert_eq!(size(spaced(1000, 1, 0.25)), 250.0);
     let shown = format!("{:?}", sampler(poisson(1000, 0.25)));
     assert!(shown.contains("0.25") && !shown.contains("cipher") && !shown.contains("key"), "{shown}");
 }

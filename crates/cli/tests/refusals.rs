@@ -178,6 +178,8 @@ const PLANS: [(&str, &[&str]); 56] = [
     ("plan BASE --sampling poisson", &["--sampling", "--dataset-size"]),
     ("plan BASE DATA --sampling shuffle", &["shuffle", "balls-in-bins"]),
     ("plan BASE DATA --sampling block-poisson:9", &["9", "1 to 8"]),
+    ("plan BASE DATA --sampling spaced-poisson:9", &["9", "1 to 8"]),
+    ("plan BASE DATA --sampling spaced-poisson", &["spaced-poisson needs a number"]),
     ("plan BASE DATA --sampling poisson --adjacency replace-one", &["replace-one", "zero-out"]),
     ("plan --steps 8 --mu 1 DATA --sampling poisson", &["--sampling", "--strategy"]),
     ("plan --steps 8 --mu 1 -s banded:3 DATA --sampling block-poisson:2", &["bands is 3", "at most 2"]),

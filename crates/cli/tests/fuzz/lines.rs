@@ -96,6 +96,7 @@ const WORDS: [&str; 43] = [
     "block-poisson:2",
     "balls-in-bins",
     "random-allocation",
+    "spaced-poisson:4",
     "none",
     "prefix",
     "momentum:0.9",

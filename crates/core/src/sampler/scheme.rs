@@ -4,11 +4,14 @@
 //! batches themselves, from rows of words that [`Purpose`] names.
 
 mod bernoulli;
+mod calendar;
 mod parts;
 
 use crate::chacha::ChaCha;
 use crate::error::{Error, Result};
+use crate::row::Row;
 use bernoulli::Coin;
+use calendar::Calendar;
 use parts::{Epochs, Parts};
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +22,9 @@ use serde::{Deserialize, Serialize};
 /// (Skipping from one chosen unit to the next would cost less, but takes logarithms, whose last bits differ between machines.)
 /// `Cyclic`, `BallsInBins` and `RandomAllocation` copy the batch. All of these but `Poisson` draw their parts once, in
 /// [`Sampler::new`](crate::Sampler::new), and keep 4 bytes per unit (8 beyond 2^32 units) and 8 per part. `RandomAllocation` draws them again
-/// where an epoch begins, and wherever a step of another epoch is asked for: a quarter of a ChaCha block per unit.
+/// where an epoch begins, and wherever a step of another epoch is asked for: a quarter of a ChaCha block per unit. `SpacedPoisson` keeps 4 bytes per unit (8 from 2^32
+/// units on) and 8 (16) per step of the separation, and 1 + 1/(64·sampling_prob) groups of coins per member of a batch; a step before the last one that was
+/// asked for, and the first after a resume, are reached from the beginning of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum Sampling {
@@ -62,6 +67,16 @@ pub enum Sampling {
         /// The number of bins, which is that of the steps of an epoch, at most one per unit.
         num_bins: u64,
     },
+    /// Every unit that has not taken part in the last `min_sep − 1` steps joins with the same probability, independently. The run begins in the
+    /// middle, so to say: some units sit out its first steps, so that all batches have the same expected size.
+    SpacedPoisson {
+        /// The number of units in the dataset.
+        dataset_size: u64,
+        /// The separation, at least 1: a unit of step `t` may join again from step `t + min_sep` on.
+        min_sep: u64,
+        /// The probability of joining for a unit that may join, in (0, 1].
+        sampling_prob: f64,
+    },
     /// Participants come by themselves; a guard admits each at most `max_participations` times, at least `min_sep` steps apart.
     #[serde(rename = "minsep")]
     MinSep {
@@ -80,7 +95,8 @@ impl Sampling {
             | Sampling::BlockPoisson { dataset_size, .. }
             | Sampling::Cyclic { dataset_size, .. }
             | Sampling::BallsInBins { dataset_size, .. }
-            | Sampling::RandomAllocation { dataset_size, .. } => Some(dataset_size),
+            | Sampling::RandomAllocation { dataset_size, .. }
+            | Sampling::SpacedPoisson { dataset_size, .. } => Some(dataset_size),
             Sampling::MinSep { .. } => None,
         }
     }
@@ -96,7 +112,7 @@ impl Sampling {
         self.parts_and_prob().map(|(parts, prob)| prob / parts as f64)
     }
 
-    /// The number of parts of the dataset that take turns, and the probability of joining within the part.
+    /// The number of parts of the dataset that take turns, and the mean probability of being in the batch within the part.
     fn parts_and_prob(&self) -> Option<(u64, f64)> {
         match *self {
             Sampling::Poisson { sampling_prob, .. } => Some((1, sampling_prob)),
@@ -104,6 +120,10 @@ impl Sampling {
             Sampling::Cyclic { num_batches: parts, .. }
             | Sampling::BallsInBins { num_bins: parts, .. }
             | Sampling::RandomAllocation { num_bins: parts, .. } => Some((parts, 1.0)),
+            // A unit comes every min_sep − 1 + 1/p steps.
+            Sampling::SpacedPoisson { min_sep, sampling_prob, .. } => {
+                Some((1, sampling_prob / (1.0 + sampling_prob * (min_sep - 1) as f64)))
+            }
             Sampling::MinSep { .. } => None,
         }
     }
@@ -129,6 +149,11 @@ impl Sampling {
                 check_dataset(dataset_size)?;
                 check_parts("number of bins", num_bins, dataset_size)
             }
+            Sampling::SpacedPoisson { dataset_size, min_sep, sampling_prob } => {
+                check_dataset(dataset_size)?;
+                check_spacing(min_sep)?;
+                check_prob(sampling_prob)
+            }
             Sampling::MinSep { min_sep, max_participations } => {
                 check_parts("minimum separation", min_sep, u64::MAX)?;
                 check_parts("max participations", max_participations, u64::MAX)
@@ -147,6 +172,10 @@ pub(super) enum Purpose {
     Shuffle = 1,
     /// The bin of every unit; the index is 0, or the epoch where bins are drawn anew.
     Bin = 2,
+    /// The coins of a unit, one per step; the index is the unit.
+    Coins = 3,
+    /// The step from which a unit may join at first; the index is the unit.
+    Start = 4,
 }
 
 /// A [`Sampling`] together with the parts that were drawn for it: what batches come from.
@@ -155,11 +184,12 @@ pub(super) enum Drawn {
     BlockPoisson { parts: Parts, coin: Coin },
     Turns(Parts),
     Epochs(Epochs),
+    Spaced(Calendar),
 }
 
 impl Drawn {
     /// Takes all memory that batches need, and draws what stays the same for the whole run.
-    pub(super) fn new(sampling: Sampling, _num_steps: u64, cipher: &ChaCha) -> Result<Drawn> {
+    pub(super) fn new(sampling: Sampling, num_steps: u64, cipher: &ChaCha) -> Result<Drawn> {
         Ok(match sampling {
             Sampling::Poisson { dataset_size, sampling_prob } => {
                 Drawn::Poisson { dataset_size, coin: Coin::new(sampling_prob) }
@@ -176,6 +206,10 @@ impl Drawn {
             }
             Sampling::RandomAllocation { dataset_size, num_bins } => {
                 Drawn::Epochs(Epochs::new(cipher, dataset_size, num_bins)?)
+            }
+            Sampling::SpacedPoisson { dataset_size, min_sep, sampling_prob } => {
+                let coin = Coin::new(sampling_prob);
+                Drawn::Spaced(Calendar::new(cipher, dataset_size, min_sep, num_steps, coin)?)
             }
             Sampling::MinSep { .. } => {
                 let reason = "under min_sep participants come by themselves: use Guard, which admits them";
@@ -196,6 +230,7 @@ impl Drawn {
             }
             Drawn::Turns(parts) => parts.at(step).append_to(indices),
             Drawn::Epochs(epochs) => epochs.at(cipher, step, |part| part.append_to(indices)),
+            Drawn::Spaced(calendar) => calendar.batch(cipher, step, indices),
         }
     }
 }
@@ -212,6 +247,14 @@ fn check_parts(name: &str, parts: u64, most: u64) -> Result<()> {
     let expected =
         || if most == u64::MAX { "at least 1".into() } else { format!("1 to {most}, the dataset's size") };
     if (1..=most).contains(&parts) { Ok(()) } else { Err(Error::parameter(name, parts, expected())) }
+}
+
+fn check_spacing(min_sep: u64) -> Result<()> {
+    // No plan has more steps.
+    if (1..=Row::INDEX_LIMIT).contains(&min_sep) {
+        return Ok(());
+    }
+    Err(Error::parameter("minimum separation", min_sep, "1 to 2^40 = 1099511627776"))
 }
 
 fn check_prob(prob: f64) -> Result<()> {
@@ -238,5 +281,9 @@ mod tests {
         assert!(message(min_sep).contains("minimum separation is 0: expected at least 1"));
         assert!(Sampling::BallsInBins { dataset_size: 9, num_bins: 9 }.check().is_ok());
         assert!(poisson(9, 1.0).check().is_ok());
+        let spaced = |min_sep| Sampling::SpacedPoisson { dataset_size: 9, min_sep, sampling_prob: 0.5 };
+        assert!(message(spaced(0)).contains("minimum separation is 0: expected 1 to 2^40"));
+        assert!(message(spaced((1 << 40) + 1)).contains("minimum separation is 1099511627777"));
+        assert!(spaced(1 << 40).check().is_ok() && spaced(1).check().is_ok());
     }
 }

@@ -19,17 +19,20 @@ pub enum SamplingSpec {
     BallsInBins,
     /// As `BallsInBins`, with new bins in every epoch.
     RandomAllocation,
+    /// As `Poisson`, with so many steps between two participations of a unit at least.
+    SpacedPoisson(u64),
     /// The trainer's own pipeline passes over the dataset, always in the same order.
     None,
 }
 
 /// Every scheme that has a name: how it is written, and what it does.
-pub const SAMPLINGS: [(&str, &str); 6] = [
+pub const SAMPLINGS: [(&str, &str); 7] = [
     ("poisson", "every unit joins every batch with one probability"),
     ("block-poisson:B", "B blocks take turns; every unit of the block joins with one probability"),
     ("cyclic", "shuffled once and cut into batches that take turns (the default)"),
     ("balls-in-bins", "as cyclic, with batches of random size"),
     ("random-allocation", "as balls-in-bins, drawn anew in every epoch"),
+    ("spaced-poisson:B", "as poisson, for units that took no part in the last B − 1 steps"),
     ("none", "your own pipeline passes over the dataset, always in the same order"),
 ];
 
@@ -43,6 +46,9 @@ pub fn sampling(text: &str) -> Result<SamplingSpec> {
         ("cyclic", None) => Ok(SamplingSpec::Cyclic),
         ("balls-in-bins", None) => Ok(SamplingSpec::BallsInBins),
         ("random-allocation", None) => Ok(SamplingSpec::RandomAllocation),
+        ("spaced-poisson", min_sep) => {
+            Ok(SamplingSpec::SpacedPoisson(whole("spaced-poisson", "B", min_sep)? as u64))
+        }
         ("none", None) => Ok(SamplingSpec::None),
         _ => Err(unknown("sampling", &listed(SAMPLINGS.iter().map(|(name, _)| *name)))),
     }
@@ -56,6 +62,7 @@ impl std::fmt::Display for SamplingSpec {
             SamplingSpec::Cyclic => write!(f, "cyclic"),
             SamplingSpec::BallsInBins => write!(f, "balls-in-bins"),
             SamplingSpec::RandomAllocation => write!(f, "random-allocation"),
+            SamplingSpec::SpacedPoisson(min_sep) => write!(f, "spaced-poisson:{min_sep}"),
             SamplingSpec::None => write!(f, "none"),
         }
     }
@@ -77,6 +84,11 @@ impl SamplingSpec {
             SamplingSpec::RandomAllocation => {
                 Sampling::RandomAllocation { dataset_size, num_bins: num_batches }
             }
+            SamplingSpec::SpacedPoisson(min_sep) if min_sep > num_batches => {
+                let expected = format!("1 to {num_batches}, the batches of an epoch");
+                return Err(Error::parameter("minimum separation", min_sep, expected));
+            }
+            SamplingSpec::SpacedPoisson(min_sep) => spaced_poisson(dataset_size, batch_size, min_sep),
             SamplingSpec::None => return Ok(None),
         }))
     }
@@ -89,6 +101,7 @@ impl SamplingSpec {
             Sampling::Cyclic { .. } => SamplingSpec::Cyclic,
             Sampling::BallsInBins { .. } => SamplingSpec::BallsInBins,
             Sampling::RandomAllocation { .. } => SamplingSpec::RandomAllocation,
+            Sampling::SpacedPoisson { min_sep, .. } => SamplingSpec::SpacedPoisson(min_sep),
             Sampling::MinSep { .. } => return None,
         })
     }
@@ -115,6 +128,13 @@ pub fn block_poisson(dataset_size: u64, batch_size: u64, num_blocks: u64) -> Sam
     }
 }
 
+/// Poisson sampling of units that sat out `min_sep − 1` steps, with batches of the given expected size: a unit comes every
+/// `min_sep − 1 + 1/sampling_prob` steps, which is `dataset_size / batch_size`, or `min_sep` where that is more.
+fn spaced_poisson(dataset_size: u64, batch_size: u64, min_sep: u64) -> Sampling {
+    let free_steps = dataset_size as f64 / batch_size as f64 - (min_sep - 1) as f64;
+    Sampling::SpacedPoisson { dataset_size, min_sep, sampling_prob: 1.0 / free_steps.max(1.0) }
+}
+
 /// The steps that one unit may take part in, however the dice fall.
 pub(super) fn participation(sampling: &Sampling, num_steps: usize) -> Result<Participation> {
     sampling.check()?;
@@ -132,6 +152,10 @@ pub(super) fn participation(sampling: &Sampling, num_steps: usize) -> Result<Par
         // Once per epoch, wherever in it: the last step of one epoch and the first of the next may be a unit's.
         Sampling::RandomAllocation { num_bins, .. } => {
             Participation::MinSep { min_sep: 1, max_participations: num_steps.div_ceil(within_run(num_bins)) }
+        }
+        Sampling::SpacedPoisson { min_sep, .. } => {
+            let min_sep = within_run(min_sep);
+            Participation::MinSep { min_sep, max_participations: num_steps.div_ceil(min_sep) }
         }
         Sampling::MinSep { min_sep, max_participations } => {
             let min_sep = within_run(min_sep);
@@ -162,6 +186,10 @@ pub(super) fn assumption(sampling: &Sampling, participation: &Participation) -> 
         (Sampling::RandomAllocation { num_bins, .. }, _) => Some(format!(
             "a unit takes part in one step of every epoch of {num_bins} steps, drawn anew in each: {DRAWN}"
         )),
+        (Sampling::SpacedPoisson { min_sep, sampling_prob, .. }, _) => Some(format!(
+            "every unit that took no part in the last {} steps joins with probability {sampling_prob}, independently: {DRAWN}",
+            min_sep - 1
+        )),
         (Sampling::MinSep { .. }, Participation::MinSep { min_sep, max_participations }) => Some(format!(
             "this plan's guard admits a unit at most {max_participations} times, at least {min_sep} steps apart"
         )),
@@ -182,6 +210,9 @@ pub(super) fn describe(sampling: &Sampling) -> String {
         Sampling::Cyclic { num_batches, .. } => format!("cyclic, {num_batches} batches"),
         Sampling::BallsInBins { num_bins, .. } => format!("balls in {num_bins} bins"),
         Sampling::RandomAllocation { num_bins, .. } => format!("allocated anew to {num_bins} bins"),
+        Sampling::SpacedPoisson { min_sep, sampling_prob, .. } => {
+            format!("Poisson, {min_sep} apart, p = {}", digits(sampling_prob))
+        }
         Sampling::MinSep { min_sep, max_participations } => {
             format!("guard, {min_sep} apart, at most {max_participations}")
         }
@@ -213,10 +244,24 @@ mod tests {
         let error = sampling("poisson:3").unwrap_err().to_string();
         assert_eq!(
             error,
-            "no such sampling; expected poisson, block-poisson:B, cyclic, balls-in-bins, random-allocation or none"
+            "no such sampling; expected poisson, block-poisson:B, cyclic, balls-in-bins, random-allocation, spaced-poisson:B or none"
         );
+        let error = SamplingSpec::SpacedPoisson(9).scheme(80, 10).unwrap_err().to_string();
+        assert_eq!(error, "minimum separation is 9: expected 1 to 8, the batches of an epoch");
         let error = SamplingSpec::BlockPoisson(9).scheme(80, 10).unwrap_err().to_string();
         assert_eq!(error, "number of blocks is 9: expected 1 to 8, the batches of an epoch");
+    }
+
+    #[test]
+    fn spaced_batches_have_the_size_that_was_asked_for() {
+        for (min_sep, prob) in [(1, 0.125), (5, 0.25), (7, 0.5), (8, 1.0)] {
+            let scheme = spaced_poisson(80, 10, min_sep);
+            let expected = Sampling::SpacedPoisson { dataset_size: 80, min_sep, sampling_prob: prob };
+            assert_eq!((scheme, scheme.expected_batch_size()), (expected, Some(10.0)));
+        }
+        // Eight batches of at most 11 of 81 units: a unit that comes every eighth step makes them smaller.
+        let scheme = SamplingSpec::SpacedPoisson(8).scheme(81, 11).unwrap().unwrap();
+        assert_eq!(scheme.expected_batch_size(), Some(81.0 / 8.0));
     }
 
     #[test]

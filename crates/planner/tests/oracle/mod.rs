@@ -151,6 +151,9 @@ fn participation(plan: &Plan, stated: &Certificate) -> Participation {
         Some(Sampling::RandomAllocation { num_bins, .. }) => {
             Participation::MinSep { min_sep: 1, max_participations: n.div_ceil((num_bins as usize).min(n)) }
         }
+        Some(Sampling::SpacedPoisson { min_sep, .. }) => {
+            Participation::MinSep { min_sep: min_sep.min(n as u64) as usize, max_participations: n }
+        }
         Some(Sampling::MinSep { min_sep, max_participations }) => Participation::MinSep {
             min_sep: min_sep.min(n as u64) as usize,
             max_participations: max_participations.min(n as u64) as usize,

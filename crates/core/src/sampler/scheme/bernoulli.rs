@@ -37,6 +37,14 @@ impl Coin {
         Coin::Below((prob * 18_446_744_073_709_551_616.0) as u64)
     }
 
+    /// The probability in units of 2^−64.
+    pub(in crate::sampler) fn threshold(self) -> u128 {
+        match self {
+            Coin::Below(threshold) => u128::from(threshold),
+            Coin::Always => 1 << 64,
+        }
+    }
+
     /// The places among `places`, a set of bits, whose coins in a group of 64 say yes; the row is that of a purpose and an index.
     pub(in crate::sampler) fn heads(
         self,

@@ -140,7 +140,7 @@ fn bounds(starts: &[u64], part: usize) -> Range<usize> {
 }
 
 /// An empty list with room for `len` items, or an error that says how much memory is missing.
-fn room<T>(len: u64) -> Result<Vec<T>> {
+pub(in crate::sampler) fn room<T>(len: u64) -> Result<Vec<T>> {
     let refuse = || Error::OutOfMemory { bytes: u128::from(len) * size_of::<T>() as u128 };
     let mut list = Vec::new();
     list.try_reserve_exact(usize::try_from(len).map_err(|_| refuse())?).map_err(|_| refuse())?;
