@@ -50,7 +50,7 @@ fn batches(name: &str, sampling: Sampling) -> Value {
     })
 }
 
-fn all_batches() -> [Value; 6] {
+fn all_batches() -> [Value; 7] {
     [
         batches("poisson", Sampling::Poisson { dataset_size: 200, sampling_prob: 0.1 }),
         batches(
@@ -63,6 +63,15 @@ fn all_batches() -> [Value; 6] {
         batches(
             "spaced_poisson",
             Sampling::SpacedPoisson { dataset_size: 200, min_sep: 4, sampling_prob: 0.2 },
+        ),
+        batches(
+            "truncated_poisson",
+            Sampling::TruncatedPoisson {
+                dataset_size: 300,
+                num_blocks: 4,
+                sampling_prob: 0.3,
+                max_batch_size: 20,
+            },
         ),
     ]
 }

@@ -45,6 +45,10 @@ fn spaced(dataset_size: u64, min_sep: u64, sampling_prob: f64) -> Sampling {
     Sampling::SpacedPoisson { dataset_size, min_sep, sampling_prob }
 }
 
+fn truncated(dataset_size: u64, num_blocks: u64, sampling_prob: f64, max_batch_size: u64) -> Sampling {
+    Sampling::TruncatedPoisson { dataset_size, num_blocks, sampling_prob, max_batch_size }
+}
+
 fn every_kind() -> Vec<Sampling> {
     let mut kinds = vec![poisson(1, 0.5), poisson(64, 1.0 / 3.0), poisson(1000, 1e-2), poisson(200, 1.0)];
     kinds.extend([poisson(129, 1.0 - 2.0_f64.powi(-53)), poisson(5000, 1e-4), poisson(640, 0.5)]);
@@ -54,6 +58,7 @@ fn every_kind() -> Vec<Sampling> {
     kinds.extend([allocation(1000, 7), allocation(9, 9), allocation(50, 1), allocation(100, 40)]);
     kinds.extend([spaced(1000, 5, 0.1), spaced(300, 1, 0.05), spaced(300, 40, 0.5), spaced(50, 3, 1.0)]);
     kinds.extend([spaced(200, 22, 1e-3), spaced(9, 1 << 40, 0.7)]);
+    kinds.extend([truncated(1000, 1, 0.1, 100), truncated(1000, 7, 0.5, 70), truncated(90, 1, 1.0, 8)]);
     kinds
 }
 
@@ -158,6 +163,26 @@ impl Reference {
                     |unit: &u64| self.spaced(*unit, step, min_sep, sampling_prob).last() == Some(&step);
                 (0..dataset_size).filter(comes).collect()
             }
+            Sampling::TruncatedPoisson { dataset_size, num_blocks, sampling_prob, max_batch_size } => {
+                let whole = match num_blocks {
+                    1 => poisson(dataset_size, sampling_prob),
+                    _ => block_poisson(dataset_size, num_blocks, sampling_prob),
+                };
+                let mut units = Reference { sampling: whole, ..*self }.batch(step);
+                if units.len() as u64 > max_batch_size {
+                    let (mut rng, mut kept) = (self.rng(5, step, 0), Vec::new());
+                    // The places that are still free stay in the order that swapping leaves them in.
+                    while (kept.len() as u64) < max_batch_size {
+                        let chosen = Self::below(&mut rng, units.len() as u64) as usize;
+                        kept.push(units[chosen]);
+                        units[chosen] = units[0];
+                        units.remove(0);
+                    }
+                    kept.sort();
+                    units = kept;
+                }
+                units
+            }
             Sampling::MinSep { .. } => panic!("no batches are drawn"),
         }
     }
@@ -190,15 +215,17 @@ fn known_batches() {
         batch(bins(50, 6), 8),
         batch(allocation(50, 6), 8),
         batch(spaced(50, 4, 0.5), 8),
+        batch(truncated(100, 2, 0.5, 9), 8),
     ];
     assert_eq!(known, KNOWN);
 }
 
-const KNOWN: [&[u64]; 6] = [
+const KNOWN: [&[u64]; 7] = [
     &[25, 26, 54, 67, 73, 84, 86, 88, 91],
     &[6, 9, 10, 15, 27, 57, 70, 74, 77, 89],
     &[12, 15, 16, 23, 31, 33, 40, 45, 47],
     &[0, 1, 3, 10, 17, 21, 34, 38, 39, 47],
+    &[],
     &[],
     &[],
 ];
@@ -319,6 +346,23 @@ fn a_unit_sits_out_and_comes_again() {
 }
 
 #[test]
+fn a_truncated_batch_is_a_part_of_the_whole_one() {
+    // Both draw under one key and plan only here, by the reference: a plan has one scheme.
+    let run_key = *key().run_key(plan(poisson(400, 0.3)).fingerprint()).bytes();
+    let whole = Reference { run_key, sampling: poisson(400, 0.3) };
+    let part = Reference { run_key, sampling: truncated(400, 1, 0.3, 115) };
+    let mut sizes = BTreeSet::new();
+    for step in 0..STEPS {
+        let (whole, part) = (whole.batch(step), part.batch(step));
+        assert!(part.len() == whole.len().min(115) && part.iter().all(|unit| whole.contains(unit)));
+        sizes.insert(part.len());
+    }
+    assert!(sizes.len() > 3 && sizes.last() == Some(&115));
+    let sampler = sampler(truncated(400, 3, 1.0, 50));
+    assert!((0..STEPS).all(|step| sampler.batch(step).unwrap().len() == 50));
+}
+
+#[test]
 fn what_cannot_be_drawn_is_refused() {
     let bare = Plan::new(5, Form::independent(), 1.0).unwrap();
     let message = |plan: &Plan| Sampler::new(plan, &key()).unwrap_err().to_string();
@@ -344,6 +388,7 @@ fn sizes_are_expected_and_nothing_prints_a_key() {
     assert_eq!((size(cyclic(1000, 8)), size(bins(1000, 16))), (125.0, 62.5));
     assert_eq!((size(spaced(1000, 6, 0.2)), size(spaced(1000, 4, 1.0))), (100.0, 250.0));
     assert_eq!(size(spaced(1000, 1, 0.25)), 250.0);
+    assert_eq!(size(truncated(1000, 4, 0.5, 200)), 125.0);
     let shown = format!("{:?}", sampler(poisson(1000, 0.25)));
     assert!(shown.contains("0.25") && !shown.contains("cipher") && !shown.contains("key"), "{shown}");
 }

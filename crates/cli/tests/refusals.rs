@@ -180,6 +180,8 @@ const PLANS: [(&str, &[&str]); 56] = [
     ("plan BASE DATA --sampling block-poisson:9", &["9", "1 to 8"]),
     ("plan BASE DATA --sampling spaced-poisson:9", &["9", "1 to 8"]),
     ("plan BASE DATA --sampling spaced-poisson", &["spaced-poisson needs a number"]),
+    ("plan BASE DATA --sampling truncated-poisson:20,9", &["9", "1 to 8"]),
+    ("plan BASE DATA --sampling truncated-poisson:20", &["truncated-poisson", "no claim yet"]),
     ("plan BASE DATA --sampling poisson --adjacency replace-one", &["replace-one", "zero-out"]),
     ("plan --steps 8 --mu 1 DATA --sampling poisson", &["--sampling", "--strategy"]),
     ("plan --steps 8 --mu 1 -s banded:3 DATA --sampling block-poisson:2", &["bands is 3", "at most 2"]),

@@ -97,6 +97,8 @@ const WORDS: [&str; 43] = [
     "balls-in-bins",
     "random-allocation",
     "spaced-poisson:4",
+    "truncated-poisson:20",
+    "truncated-poisson:20,2",
     "none",
     "prefix",
     "momentum:0.9",

@@ -6,6 +6,7 @@
 mod bernoulli;
 mod calendar;
 mod parts;
+mod truncated;
 
 use crate::chacha::ChaCha;
 use crate::error::{Error, Result};
@@ -14,11 +15,13 @@ use bernoulli::Coin;
 use calendar::Calendar;
 use parts::{Epochs, Parts};
 use serde::{Deserialize, Serialize};
+use truncated::truncate;
 
 /// The scheme by which batches are chosen.
 ///
 /// # Cost
-/// `Poisson`: `dataset_size / 64` groups per step, about 1.25 ChaCha blocks each; `BlockPoisson`: the same over `num_blocks`.
+/// `Poisson`: `dataset_size / 64` groups per step, about 1.25 ChaCha blocks each; `BlockPoisson`: the same over `num_blocks`; `TruncatedPoisson`: as
+/// the one that it truncates.
 /// (Skipping from one chosen unit to the next would cost less, but takes logarithms, whose last bits differ between machines.)
 /// `Cyclic`, `BallsInBins` and `RandomAllocation` copy the batch. All of these but `Poisson` draw their parts once, in
 /// [`Sampler::new`](crate::Sampler::new), and keep 4 bytes per unit (8 beyond 2^32 units) and 8 per part. `RandomAllocation` draws them again
@@ -77,6 +80,18 @@ pub enum Sampling {
         /// The probability of joining for a unit that may join, in (0, 1].
         sampling_prob: f64,
     },
+    /// As `BlockPoisson`, or as `Poisson` if there is one block, but of a batch of more than `max_batch_size` units only so many are kept, every set of
+    /// them with the same probability: a fixed shape. Claims for Poisson sampling do not hold for it as they are.
+    TruncatedPoisson {
+        /// The number of units in the dataset.
+        dataset_size: u64,
+        /// The number of blocks, at most one per unit; 1 draws from the whole dataset.
+        num_blocks: u64,
+        /// The probability of joining within the block before any unit is left out, in (0, 1].
+        sampling_prob: f64,
+        /// The size that no batch exceeds, at least 1.
+        max_batch_size: u64,
+    },
     /// Participants come by themselves; a guard admits each at most `max_participations` times, at least `min_sep` steps apart.
     #[serde(rename = "minsep")]
     MinSep {
@@ -96,12 +111,14 @@ impl Sampling {
             | Sampling::Cyclic { dataset_size, .. }
             | Sampling::BallsInBins { dataset_size, .. }
             | Sampling::RandomAllocation { dataset_size, .. }
-            | Sampling::SpacedPoisson { dataset_size, .. } => Some(dataset_size),
+            | Sampling::SpacedPoisson { dataset_size, .. }
+            | Sampling::TruncatedPoisson { dataset_size, .. } => Some(dataset_size),
             Sampling::MinSep { .. } => None,
         }
     }
 
-    /// The mean number of units in a batch, by which a sum over a batch is divided; none where participants come by themselves.
+    /// The mean number of units in a batch, by which a sum over a batch is divided; none where participants come by themselves. Units that
+    /// `TruncatedPoisson` leaves out are counted: what they change is far below a unit, unless the limit is close to the mean.
     pub fn expected_batch_size(&self) -> Option<f64> {
         let (parts, prob) = self.parts_and_prob()?;
         Some(self.dataset_size()? as f64 / parts as f64 * prob)
@@ -116,7 +133,10 @@ impl Sampling {
     fn parts_and_prob(&self) -> Option<(u64, f64)> {
         match *self {
             Sampling::Poisson { sampling_prob, .. } => Some((1, sampling_prob)),
-            Sampling::BlockPoisson { num_blocks, sampling_prob, .. } => Some((num_blocks, sampling_prob)),
+            Sampling::BlockPoisson { num_blocks, sampling_prob, .. }
+            | Sampling::TruncatedPoisson { num_blocks, sampling_prob, .. } => {
+                Some((num_blocks, sampling_prob))
+            }
             Sampling::Cyclic { num_batches: parts, .. }
             | Sampling::BallsInBins { num_bins: parts, .. }
             | Sampling::RandomAllocation { num_bins: parts, .. } => Some((parts, 1.0)),
@@ -154,6 +174,10 @@ impl Sampling {
                 check_spacing(min_sep)?;
                 check_prob(sampling_prob)
             }
+            Sampling::TruncatedPoisson { dataset_size, num_blocks, sampling_prob, max_batch_size } => {
+                Sampling::BlockPoisson { dataset_size, num_blocks, sampling_prob }.check()?;
+                check_parts("max batch size", max_batch_size, dataset_size)
+            }
             Sampling::MinSep { min_sep, max_participations } => {
                 check_parts("minimum separation", min_sep, u64::MAX)?;
                 check_parts("max participations", max_participations, u64::MAX)
@@ -176,6 +200,8 @@ pub(super) enum Purpose {
     Coins = 3,
     /// The step from which a unit may join at first; the index is the unit.
     Start = 4,
+    /// The units of a batch that are kept where there are too many; the index is the step.
+    Keep = 5,
 }
 
 /// A [`Sampling`] together with the parts that were drawn for it: what batches come from.
@@ -185,6 +211,7 @@ pub(super) enum Drawn {
     Turns(Parts),
     Epochs(Epochs),
     Spaced(Calendar),
+    Truncated { drawn: Box<Drawn>, most: u64 },
 }
 
 impl Drawn {
@@ -211,6 +238,14 @@ impl Drawn {
                 let coin = Coin::new(sampling_prob);
                 Drawn::Spaced(Calendar::new(cipher, dataset_size, min_sep, num_steps, coin)?)
             }
+            Sampling::TruncatedPoisson { dataset_size, num_blocks, sampling_prob, max_batch_size } => {
+                let whole = match num_blocks {
+                    1 => Sampling::Poisson { dataset_size, sampling_prob },
+                    _ => Sampling::BlockPoisson { dataset_size, num_blocks, sampling_prob },
+                };
+                let drawn = Box::new(Drawn::new(whole, num_steps, cipher)?);
+                Drawn::Truncated { drawn, most: max_batch_size }
+            }
             Sampling::MinSep { .. } => {
                 let reason = "under min_sep participants come by themselves: use Guard, which admits them";
                 return Err(Error::Plan(reason.into()));
@@ -231,6 +266,11 @@ impl Drawn {
             Drawn::Turns(parts) => parts.at(step).append_to(indices),
             Drawn::Epochs(epochs) => epochs.at(cipher, step, |part| part.append_to(indices)),
             Drawn::Spaced(calendar) => calendar.batch(cipher, step, indices),
+            Drawn::Truncated { drawn, most } => {
+                let from = indices.len();
+                drawn.batch(cipher, step, indices);
+                truncate(cipher, step, *most, indices, from);
+            }
         }
     }
 }
@@ -281,6 +321,16 @@ mod tests {
         assert!(message(min_sep).contains("minimum separation is 0: expected at least 1"));
         assert!(Sampling::BallsInBins { dataset_size: 9, num_bins: 9 }.check().is_ok());
         assert!(poisson(9, 1.0).check().is_ok());
+        let truncated = |num_blocks, max_batch_size| Sampling::TruncatedPoisson {
+            dataset_size: 9,
+            num_blocks,
+            sampling_prob: 0.5,
+            max_batch_size,
+        };
+        assert!(message(truncated(1, 0)).contains("max batch size is 0: expected 1 to 9"));
+        assert!(message(truncated(1, 10)).contains("max batch size is 10: expected 1 to 9"));
+        assert!(message(truncated(0, 3)).contains("number of blocks is 0"));
+        assert!(truncated(3, 9).check().is_ok());
         let spaced = |min_sep| Sampling::SpacedPoisson { dataset_size: 9, min_sep, sampling_prob: 0.5 };
         assert!(message(spaced(0)).contains("minimum separation is 0: expected 1 to 2^40"));
         assert!(message(spaced((1 << 40) + 1)).contains("minimum separation is 1099511627777"));

@@ -21,18 +21,27 @@ pub enum SamplingSpec {
     RandomAllocation,
     /// As `Poisson`, with so many steps between two participations of a unit at least.
     SpacedPoisson(u64),
+    /// As `Poisson`, or as `BlockPoisson` with more than one block, and of a larger batch so many units are kept.
+    TruncatedPoisson {
+        /// The size that no batch exceeds.
+        max_batch_size: u64,
+        /// The number of blocks that take turns.
+        num_blocks: u64,
+    },
     /// The trainer's own pipeline passes over the dataset, always in the same order.
     None,
 }
 
 /// Every scheme that has a name: how it is written, and what it does.
-pub const SAMPLINGS: [(&str, &str); 7] = [
+pub const SAMPLINGS: [(&str, &str); 9] = [
     ("poisson", "every unit joins every batch with one probability"),
     ("block-poisson:B", "B blocks take turns; every unit of the block joins with one probability"),
     ("cyclic", "shuffled once and cut into batches that take turns (the default)"),
     ("balls-in-bins", "as cyclic, with batches of random size"),
     ("random-allocation", "as balls-in-bins, drawn anew in every epoch"),
     ("spaced-poisson:B", "as poisson, for units that took no part in the last B − 1 steps"),
+    ("truncated-poisson:M", "as poisson; of a batch above M units, M are kept"),
+    ("truncated-poisson:M,B", "as block-poisson:B; of a batch above M units, M are kept"),
     ("none", "your own pipeline passes over the dataset, always in the same order"),
 ];
 
@@ -49,6 +58,12 @@ pub fn sampling(text: &str) -> Result<SamplingSpec> {
         ("spaced-poisson", min_sep) => {
             Ok(SamplingSpec::SpacedPoisson(whole("spaced-poisson", "B", min_sep)? as u64))
         }
+        ("truncated-poisson", argument) => {
+            let (most, blocks) = argument.and_then(|text| text.split_once(',')).unzip();
+            let number = |letter, text| Ok::<_, Error>(whole("truncated-poisson", letter, text)? as u64);
+            let num_blocks = if blocks.is_some() { number("B", blocks)? } else { 1 };
+            Ok(SamplingSpec::TruncatedPoisson { max_batch_size: number("M", most.or(argument))?, num_blocks })
+        }
         ("none", None) => Ok(SamplingSpec::None),
         _ => Err(unknown("sampling", &listed(SAMPLINGS.iter().map(|(name, _)| *name)))),
     }
@@ -63,6 +78,12 @@ impl std::fmt::Display for SamplingSpec {
             SamplingSpec::BallsInBins => write!(f, "balls-in-bins"),
             SamplingSpec::RandomAllocation => write!(f, "random-allocation"),
             SamplingSpec::SpacedPoisson(min_sep) => write!(f, "spaced-poisson:{min_sep}"),
+            SamplingSpec::TruncatedPoisson { max_batch_size, num_blocks: 1 } => {
+                write!(f, "truncated-poisson:{max_batch_size}")
+            }
+            SamplingSpec::TruncatedPoisson { max_batch_size, num_blocks } => {
+                write!(f, "truncated-poisson:{max_batch_size},{num_blocks}")
+            }
             SamplingSpec::None => write!(f, "none"),
         }
     }
@@ -74,7 +95,10 @@ impl SamplingSpec {
         let num_batches = num_batches(dataset_size, batch_size)?;
         Ok(Some(match self {
             SamplingSpec::Poisson => block_poisson(dataset_size, batch_size, 1),
-            SamplingSpec::BlockPoisson(blocks) if blocks > num_batches => {
+            SamplingSpec::BlockPoisson(blocks)
+            | SamplingSpec::TruncatedPoisson { num_blocks: blocks, .. }
+                if blocks > num_batches =>
+            {
                 let expected = format!("1 to {num_batches}, the batches of an epoch");
                 return Err(Error::parameter("number of blocks", blocks, expected));
             }
@@ -89,6 +113,10 @@ impl SamplingSpec {
                 return Err(Error::parameter("minimum separation", min_sep, expected));
             }
             SamplingSpec::SpacedPoisson(min_sep) => spaced_poisson(dataset_size, batch_size, min_sep),
+            SamplingSpec::TruncatedPoisson { max_batch_size, num_blocks } => {
+                let sampling_prob = block_prob(dataset_size, batch_size, num_blocks);
+                Sampling::TruncatedPoisson { dataset_size, num_blocks, sampling_prob, max_batch_size }
+            }
             SamplingSpec::None => return Ok(None),
         }))
     }
@@ -102,6 +130,9 @@ impl SamplingSpec {
             Sampling::BallsInBins { .. } => SamplingSpec::BallsInBins,
             Sampling::RandomAllocation { .. } => SamplingSpec::RandomAllocation,
             Sampling::SpacedPoisson { min_sep, .. } => SamplingSpec::SpacedPoisson(min_sep),
+            Sampling::TruncatedPoisson { max_batch_size, num_blocks, .. } => {
+                SamplingSpec::TruncatedPoisson { max_batch_size, num_blocks }
+            }
             Sampling::MinSep { .. } => return None,
         })
     }
@@ -121,11 +152,16 @@ pub(crate) fn num_batches(dataset_size: u64, batch_size: u64) -> Result<u64> {
 
 /// Blocks that take turns, with batches of the given expected size; one block is plain Poisson sampling.
 pub fn block_poisson(dataset_size: u64, batch_size: u64, num_blocks: u64) -> Sampling {
-    let sampling_prob = (batch_size as f64 * num_blocks as f64 / dataset_size as f64).min(1.0);
+    let sampling_prob = block_prob(dataset_size, batch_size, num_blocks);
     match num_blocks {
         1 => Sampling::Poisson { dataset_size, sampling_prob },
         _ => Sampling::BlockPoisson { dataset_size, num_blocks, sampling_prob },
     }
+}
+
+/// The probability that makes batches of the given expected size from one of so many blocks.
+fn block_prob(dataset_size: u64, batch_size: u64, num_blocks: u64) -> f64 {
+    (batch_size as f64 * num_blocks as f64 / dataset_size as f64).min(1.0)
 }
 
 /// Poisson sampling of units that sat out `min_sep − 1` steps, with batches of the given expected size: a unit comes every
@@ -156,6 +192,12 @@ pub(super) fn participation(sampling: &Sampling, num_steps: usize) -> Result<Par
         Sampling::SpacedPoisson { min_sep, .. } => {
             let min_sep = within_run(min_sep);
             Participation::MinSep { min_sep, max_participations: num_steps.div_ceil(min_sep) }
+        }
+        // Truth would be told by the plain Gaussian claim for units that may take part in every step. Nobody truncates for that one, and the
+        // amplified one is another than Poisson sampling's: δ grows by the probability that some batch is too large.
+        Sampling::TruncatedPoisson { .. } => {
+            let expected = "a scheme that is not truncated: there is no claim yet for batches of which units are left out";
+            return Err(Error::parameter("sampling scheme", "truncated-poisson", expected));
         }
         Sampling::MinSep { min_sep, max_participations } => {
             let min_sep = within_run(min_sep);
@@ -213,6 +255,10 @@ pub(super) fn describe(sampling: &Sampling) -> String {
         Sampling::SpacedPoisson { min_sep, sampling_prob, .. } => {
             format!("Poisson, {min_sep} apart, p = {}", digits(sampling_prob))
         }
+        Sampling::TruncatedPoisson { num_blocks, sampling_prob, max_batch_size, .. } => {
+            let blocks = if num_blocks == 1 { String::new() } else { format!("{num_blocks} blocks, ") };
+            format!("{blocks}Poisson, p = {}, at most {max_batch_size}", digits(sampling_prob))
+        }
         Sampling::MinSep { min_sep, max_participations } => {
             format!("guard, {min_sep} apart, at most {max_participations}")
         }
@@ -232,7 +278,7 @@ mod tests {
     #[test]
     fn schemes_have_the_names_they_are_made_from() {
         for (name, _) in SAMPLINGS {
-            let name = name.replace(":B", ":7");
+            let name = name.replace(":B", ":7").replace(":M", ":12").replace(",B", ",7");
             let spec = sampling(&name).unwrap();
             assert_eq!(spec.to_string(), name);
             let scheme = spec.scheme(80, 10).unwrap();
@@ -244,8 +290,16 @@ mod tests {
         let error = sampling("poisson:3").unwrap_err().to_string();
         assert_eq!(
             error,
-            "no such sampling; expected poisson, block-poisson:B, cyclic, balls-in-bins, random-allocation, spaced-poisson:B or none"
+            "no such sampling; expected poisson, block-poisson:B, cyclic, balls-in-bins, random-allocation, spaced-poisson:B, truncated-poisson:M, truncated-poisson:M,B or none"
         );
+        for (name, part) in [
+            ("truncated-poisson", "truncated-poisson needs a number"),
+            ("truncated-poisson:0", "M in truncated-poisson:M is \"0\""),
+            ("truncated-poisson:5,x", "B in truncated-poisson:B is \"x\""),
+        ] {
+            let error = sampling(name).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
         let error = SamplingSpec::SpacedPoisson(9).scheme(80, 10).unwrap_err().to_string();
         assert_eq!(error, "minimum separation is 9: expected 1 to 8, the batches of an epoch");
         let error = SamplingSpec::BlockPoisson(9).scheme(80, 10).unwrap_err().to_string();
@@ -262,6 +316,18 @@ mod tests {
         // Eight batches of at most 11 of 81 units: a unit that comes every eighth step makes them smaller.
         let scheme = SamplingSpec::SpacedPoisson(8).scheme(81, 11).unwrap().unwrap();
         assert_eq!(scheme.expected_batch_size(), Some(81.0 / 8.0));
+    }
+
+    /// The scheme leaves units out, so Poisson sampling's claim would be below the truth.
+    #[test]
+    fn a_truncated_scheme_has_no_claim() {
+        for num_blocks in [1, 4] {
+            let spec = SamplingSpec::TruncatedPoisson { max_batch_size: 30, num_blocks };
+            let scheme = spec.scheme(80, 10).unwrap().unwrap();
+            assert!(poisson(&scheme).is_none());
+            let error = participation(&scheme, 16).unwrap_err().to_string();
+            assert!(error.contains("truncated-poisson: expected a scheme that is not truncated"), "{error}");
+        }
     }
 
     #[test]

@@ -154,6 +154,7 @@ fn participation(plan: &Plan, stated: &Certificate) -> Participation {
         Some(Sampling::SpacedPoisson { min_sep, .. }) => {
             Participation::MinSep { min_sep: min_sep.min(n as u64) as usize, max_participations: n }
         }
+        Some(Sampling::TruncatedPoisson { .. }) => panic!("a claim for a scheme that has none"),
         Some(Sampling::MinSep { min_sep, max_participations }) => Participation::MinSep {
             min_sep: min_sep.min(n as u64) as usize,
             max_participations: max_participations.min(n as u64) as usize,
