@@ -225,9 +225,9 @@ const KNOWN: [&[u64]; 7] = [
     &[6, 9, 10, 15, 27, 57, 70, 74, 77, 89],
     &[12, 15, 16, 23, 31, 33, 40, 45, 47],
     &[0, 1, 3, 10, 17, 21, 34, 38, 39, 47],
-    &[],
-    &[],
-    &[],
+    &[4, 5, 13, 16, 26, 27, 49],
+    &[1, 4, 8, 16, 18, 20, 24, 26, 32, 33, 34, 40, 42, 44, 46],
+    &[28, 30, 38, 45, 49, 50, 53, 74, 86],
 ];
 
 #[test]
@@ -247,6 +247,26 @@ fn order_of_calls_objects_and_memory_do_not_matter() {
         for (pair, batch) in offsets.windows(2).zip(&in_order[2..]) {
             assert_eq!(&indices[pair[0] as usize..pair[1] as usize], batch.indices());
         }
+    }
+}
+
+/// Threads that ask one sampler for steps in different orders get the batches of one that goes in order.
+#[test]
+fn threads_may_share_a_sampler() {
+    for sampling in [allocation(200, 6), spaced(200, 4, 0.2)] {
+        let (shared, own) = (sampler(sampling), sampler(sampling));
+        let expected: Vec<Batch> = (0..STEPS).map(|step| own.batch(step).unwrap()).collect();
+        std::thread::scope(|scope| {
+            for stride in [1, 5, 9, 22] {
+                let (shared, expected) = (&shared, &expected);
+                scope.spawn(move || {
+                    for i in 0..2 * STEPS {
+                        let step = (i + 1) * stride % STEPS;
+                        assert_eq!(shared.batch(step).unwrap(), expected[step as usize]);
+                    }
+                });
+            }
+        });
     }
 }
 
@@ -360,6 +380,35 @@ fn a_truncated_batch_is_a_part_of_the_whole_one() {
     assert!(sizes.len() > 3 && sizes.last() == Some(&115));
     let sampler = sampler(truncated(400, 3, 1.0, 50));
     assert!((0..STEPS).all(|step| sampler.batch(step).unwrap().len() == 50));
+}
+
+#[test]
+fn padded_batches_have_one_shape() {
+    for sampling in every_kind() {
+        let sampler = sampler(sampling);
+        let len = sampler.max_batch_size() as usize;
+        let mut longest = 0;
+        for step in 0..STEPS {
+            let batch = sampler.batch(step).unwrap();
+            let (indices, mask) = batch.padded(len, 77_777).unwrap();
+            let (units, padding) = indices.split_at(batch.len());
+            assert!(indices.len() == len && units == batch.indices(), "{sampling:?}");
+            assert!(padding.iter().all(|unit| *unit == 77_777));
+            assert!(mask.len() == len && mask.iter().take_while(|there| **there).count() == units.len());
+            assert_eq!(mask.iter().filter(|there| **there).count(), units.len());
+            longest = longest.max(units.len());
+            if units.len() > 1 {
+                let error = batch.padded(units.len() - 1, 0).unwrap_err().to_string();
+                let expected =
+                    format!("step {step} is {}: expected at most {}", units.len(), units.len() - 1);
+                assert!(error.contains(&expected), "{error}");
+            }
+            assert!(batch.padded(0, 0).unwrap_err().to_string().contains("length 0: expected at least 1"));
+        }
+        if matches!(sampling, Sampling::Cyclic { .. } | Sampling::TruncatedPoisson { .. }) {
+            assert_eq!(longest, len, "no place more than is needed: {sampling:?}");
+        }
+    }
 }
 
 #[test]

@@ -134,6 +134,11 @@ impl Sampler {
             .expected_batch_size()
             .expect("new refuses schemes whose participants come by themselves")
     }
+
+    /// The size that no batch exceeds: a length to which every batch can be [padded](Batch::padded).
+    pub fn max_batch_size(&self) -> u64 {
+        self.sampling.max_batch_size().expect("new refuses schemes whose participants come by themselves")
+    }
 }
 
 impl std::fmt::Debug for Sampler {

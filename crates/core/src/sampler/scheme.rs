@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::row::Row;
 use bernoulli::Coin;
 use calendar::Calendar;
+pub(super) use parts::room;
 use parts::{Epochs, Parts};
 use serde::{Deserialize, Serialize};
 use truncated::truncate;
@@ -122,6 +123,20 @@ impl Sampling {
     pub fn expected_batch_size(&self) -> Option<f64> {
         let (parts, prob) = self.parts_and_prob()?;
         Some(self.dataset_size()? as f64 / parts as f64 * prob)
+    }
+
+    /// The size that no batch exceeds; none where participants come by themselves. All units of the dataset may meet in one batch, where that is
+    /// only unlikely.
+    pub fn max_batch_size(&self) -> Option<u64> {
+        let size = self.dataset_size()?;
+        Some(match *self {
+            Sampling::Cyclic { num_batches: parts, .. }
+            | Sampling::BlockPoisson { num_blocks: parts, .. } => size.div_ceil(parts),
+            Sampling::TruncatedPoisson { num_blocks, max_batch_size, .. } => {
+                max_batch_size.min(size.div_ceil(num_blocks))
+            }
+            _ => size,
+        })
     }
 
     /// The mean fraction of the dataset that is in a batch; none where participants come by themselves.
