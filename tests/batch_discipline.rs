@@ -18,12 +18,20 @@ fn plan(sampling: Sampling) -> Plan {
     Plan::new(9, Form::blt(&[0.3], &[0.9]).unwrap(), 0.5).unwrap().with_sampling(sampling).unwrap()
 }
 
-fn drawn() -> [Sampling; 4] {
+fn drawn() -> [Sampling; 7] {
     [
         Sampling::Poisson { dataset_size: 100, sampling_prob: 0.5 },
         Sampling::BlockPoisson { dataset_size: 100, num_blocks: 3, sampling_prob: 0.5 },
         Sampling::Cyclic { dataset_size: 100, num_batches: 4 },
         Sampling::BallsInBins { dataset_size: 100, num_bins: 4 },
+        Sampling::RandomAllocation { dataset_size: 100, num_bins: 4 },
+        Sampling::SpacedPoisson { dataset_size: 100, min_sep: 3, sampling_prob: 0.5 },
+        Sampling::TruncatedPoisson {
+            dataset_size: 100,
+            num_blocks: 1,
+            sampling_prob: 0.5,
+            max_batch_size: 40,
+        },
     ]
 }
 

@@ -50,7 +50,7 @@ fn batches(name: &str, sampling: Sampling) -> Value {
     })
 }
 
-fn all_batches() -> [Value; 4] {
+fn all_batches() -> [Value; 7] {
     [
         batches("poisson", Sampling::Poisson { dataset_size: 200, sampling_prob: 0.1 }),
         batches(
@@ -59,6 +59,20 @@ fn all_batches() -> [Value; 4] {
         ),
         batches("cyclic", Sampling::Cyclic { dataset_size: 61, num_batches: 7 }),
         batches("balls_in_bins", Sampling::BallsInBins { dataset_size: 61, num_bins: 7 }),
+        batches("random_allocation", Sampling::RandomAllocation { dataset_size: 61, num_bins: 7 }),
+        batches(
+            "spaced_poisson",
+            Sampling::SpacedPoisson { dataset_size: 200, min_sep: 4, sampling_prob: 0.2 },
+        ),
+        batches(
+            "truncated_poisson",
+            Sampling::TruncatedPoisson {
+                dataset_size: 300,
+                num_blocks: 4,
+                sampling_prob: 0.3,
+                max_batch_size: 20,
+            },
+        ),
     ]
 }
 

@@ -37,12 +37,28 @@ fn bins(dataset_size: u64, num_bins: u64) -> Sampling {
     Sampling::BallsInBins { dataset_size, num_bins }
 }
 
+fn allocation(dataset_size: u64, num_bins: u64) -> Sampling {
+    Sampling::RandomAllocation { dataset_size, num_bins }
+}
+
+fn spaced(dataset_size: u64, min_sep: u64, sampling_prob: f64) -> Sampling {
+    Sampling::SpacedPoisson { dataset_size, min_sep, sampling_prob }
+}
+
+fn truncated(dataset_size: u64, num_blocks: u64, sampling_prob: f64, max_batch_size: u64) -> Sampling {
+    Sampling::TruncatedPoisson { dataset_size, num_blocks, sampling_prob, max_batch_size }
+}
+
 fn every_kind() -> Vec<Sampling> {
     let mut kinds = vec![poisson(1, 0.5), poisson(64, 1.0 / 3.0), poisson(1000, 1e-2), poisson(200, 1.0)];
     kinds.extend([poisson(129, 1.0 - 2.0_f64.powi(-53)), poisson(5000, 1e-4), poisson(640, 0.5)]);
     kinds.extend([block_poisson(1000, 7, 0.3), block_poisson(1000, 1, 0.1), block_poisson(5, 5, 0.5)]);
     kinds.extend([cyclic(1000, 7), cyclic(9, 9), cyclic(50, 1), cyclic(100, 40)]);
     kinds.extend([bins(1000, 7), bins(9, 9), bins(50, 1), bins(100, 40)]);
+    kinds.extend([allocation(1000, 7), allocation(9, 9), allocation(50, 1), allocation(100, 40)]);
+    kinds.extend([spaced(1000, 5, 0.1), spaced(300, 1, 0.05), spaced(300, 40, 0.5), spaced(50, 3, 1.0)]);
+    kinds.extend([spaced(200, 22, 1e-3), spaced(9, 1 << 40, 0.7)]);
+    kinds.extend([truncated(1000, 1, 0.1, 100), truncated(1000, 7, 0.5, 70), truncated(90, 1, 1.0, 8)]);
     kinds
 }
 
@@ -61,7 +77,11 @@ impl Reference {
     }
 
     fn joins(&self, step: u64, place: u64, prob: f64) -> bool {
-        let mut rng = self.rng(0, step, 8 * (place / 64));
+        self.coin(0, step, place, prob)
+    }
+
+    fn coin(&self, purpose: u16, index: u64, place: u64, prob: f64) -> bool {
+        let mut rng = self.rng(purpose, index, 8 * (place / 64));
         let number =
             (0..64).fold(0_u128, |number, _| number << 1 | u128::from(rng.next_u64() >> (place % 64) & 1));
         number < (prob * 2.0_f64.powi(64)) as u128
@@ -89,6 +109,36 @@ impl Reference {
         chosen
     }
 
+    /// The units in a bin of an epoch.
+    fn bin(&self, size: u64, bins: u64, epoch: u64, bin: u64) -> Vec<u64> {
+        let mut rng = self.rng(2, epoch, 0);
+        (0..size).filter(|_| Self::below(&mut rng, bins) == bin).collect()
+    }
+
+    /// A unit's steps until one of them, walked through from the beginning.
+    fn spaced(&self, unit: u64, last: u64, min_sep: u64, prob: f64) -> Vec<u64> {
+        let threshold = (prob * 2.0_f64.powi(64)) as u128;
+        let total = (1 << 64) + u128::from(min_sep - 1) * threshold;
+        let mask = total.next_power_of_two() - 1;
+        let mut rng = self.rng(4, unit, 0);
+        let number = loop {
+            let low = u128::from(rng.next_u64());
+            let number = (u128::from(rng.next_u64()) << 64 | low) & mask;
+            if number < total {
+                break number;
+            }
+        };
+        let mut free = if number >> 64 == 0 { 0 } else { 1 + ((number - (1 << 64)) / threshold) as u64 };
+        let mut steps = Vec::new();
+        for step in 0..=last {
+            if step >= free && self.coin(3, unit, step, prob) {
+                steps.push(step);
+                free = step + min_sep;
+            }
+        }
+        steps
+    }
+
     fn batch(&self, step: u64) -> Vec<u64> {
         match self.sampling {
             Sampling::Poisson { dataset_size, sampling_prob } => {
@@ -103,8 +153,35 @@ impl Reference {
                 self.part(dataset_size, num_batches, step % num_batches)
             }
             Sampling::BallsInBins { dataset_size, num_bins } => {
-                let mut rng = self.rng(2, 0, 0);
-                (0..dataset_size).filter(|_| Self::below(&mut rng, num_bins) == step % num_bins).collect()
+                self.bin(dataset_size, num_bins, 0, step % num_bins)
+            }
+            Sampling::RandomAllocation { dataset_size, num_bins } => {
+                self.bin(dataset_size, num_bins, step / num_bins, step % num_bins)
+            }
+            Sampling::SpacedPoisson { dataset_size, min_sep, sampling_prob } => {
+                let comes =
+                    |unit: &u64| self.spaced(*unit, step, min_sep, sampling_prob).last() == Some(&step);
+                (0..dataset_size).filter(comes).collect()
+            }
+            Sampling::TruncatedPoisson { dataset_size, num_blocks, sampling_prob, max_batch_size } => {
+                let whole = match num_blocks {
+                    1 => poisson(dataset_size, sampling_prob),
+                    _ => block_poisson(dataset_size, num_blocks, sampling_prob),
+                };
+                let mut units = Reference { sampling: whole, ..*self }.batch(step);
+                if units.len() as u64 > max_batch_size {
+                    let (mut rng, mut kept) = (self.rng(5, step, 0), Vec::new());
+                    // The places that are still free stay in the order that swapping leaves them in.
+                    while (kept.len() as u64) < max_batch_size {
+                        let chosen = Self::below(&mut rng, units.len() as u64) as usize;
+                        kept.push(units[chosen]);
+                        units[chosen] = units[0];
+                        units.remove(0);
+                    }
+                    kept.sort();
+                    units = kept;
+                }
+                units
             }
             Sampling::MinSep { .. } => panic!("no batches are drawn"),
         }
@@ -136,15 +213,21 @@ fn known_batches() {
         batch(block_poisson(100, 4, 0.3), 6),
         batch(cyclic(50, 6), 8),
         batch(bins(50, 6), 8),
+        batch(allocation(50, 6), 8),
+        batch(spaced(50, 4, 0.5), 8),
+        batch(truncated(100, 2, 0.5, 9), 8),
     ];
     assert_eq!(known, KNOWN);
 }
 
-const KNOWN: [&[u64]; 4] = [
+const KNOWN: [&[u64]; 7] = [
     &[25, 26, 54, 67, 73, 84, 86, 88, 91],
     &[6, 9, 10, 15, 27, 57, 70, 74, 77, 89],
     &[12, 15, 16, 23, 31, 33, 40, 45, 47],
     &[0, 1, 3, 10, 17, 21, 34, 38, 39, 47],
+    &[4, 5, 13, 16, 26, 27, 49],
+    &[1, 4, 8, 16, 18, 20, 24, 26, 32, 33, 34, 40, 42, 44, 46],
+    &[28, 30, 38, 45, 49, 50, 53, 74, 86],
 ];
 
 #[test]
@@ -167,9 +250,36 @@ fn order_of_calls_objects_and_memory_do_not_matter() {
     }
 }
 
+/// Threads that ask one sampler for steps in different orders get the batches of one that goes in order.
+#[test]
+fn threads_may_share_a_sampler() {
+    for sampling in [allocation(200, 6), spaced(200, 4, 0.2)] {
+        let (shared, own) = (sampler(sampling), sampler(sampling));
+        let expected: Vec<Batch> = (0..STEPS).map(|step| own.batch(step).unwrap()).collect();
+        std::thread::scope(|scope| {
+            for stride in [1, 5, 9, 22] {
+                let (shared, expected) = (&shared, &expected);
+                scope.spawn(move || {
+                    for i in 0..2 * STEPS {
+                        let step = (i + 1) * stride % STEPS;
+                        assert_eq!(shared.batch(step).unwrap(), expected[step as usize]);
+                    }
+                });
+            }
+        });
+    }
+}
+
 #[test]
 fn keys_runs_and_plans_do_not_share_batches() {
-    for sampling in [poisson(300, 0.5), block_poisson(300, 3, 0.5), cyclic(300, 3), bins(300, 3)] {
+    for sampling in [
+        poisson(300, 0.5),
+        block_poisson(300, 3, 0.5),
+        cyclic(300, 3),
+        bins(300, 3),
+        allocation(300, 3),
+        spaced(300, 3, 0.5),
+    ] {
         let first =
             |plan: &Plan, key: Key| Sampler::new(plan, &key).unwrap().batch(0).unwrap().indices().to_vec();
         let base = first(&plan(sampling), key());
@@ -219,6 +329,88 @@ fn parts_take_turns_and_cover_everyone_once() {
     }
 }
 
+/// Every unit has one step in each epoch; where it lies in one epoch does not tell where it lies in the next.
+#[test]
+fn an_allocation_is_a_partition_of_every_epoch() {
+    let sampler = sampler(allocation(1000, 7));
+    let epochs: Vec<Vec<u64>> = (0..STEPS / 7)
+        .map(|epoch| {
+            let mut bin = vec![u64::MAX; 1000];
+            for step in 7 * epoch..7 * (epoch + 1) {
+                for &unit in sampler.batch(step).unwrap().indices() {
+                    assert_eq!(std::mem::replace(&mut bin[unit as usize], step % 7), u64::MAX, "once");
+                }
+            }
+            assert!(!bin.contains(&u64::MAX));
+            bin
+        })
+        .collect();
+    let same = epochs[0].iter().zip(&epochs[1]).filter(|(a, b)| a == b).count();
+    assert!((90..200).contains(&same), "{same} of 1000 in the same bin, a seventh is expected");
+}
+
+#[test]
+fn a_unit_sits_out_and_comes_again() {
+    for (min_sep, prob) in [(5, 0.5), (4, 1.0), (1, 0.3)] {
+        let sampler = sampler(spaced(1000, min_sep, prob));
+        let (mut last, mut shortest) = (vec![None; 1000], u64::MAX);
+        for step in 0..STEPS {
+            for &unit in sampler.batch(step).unwrap().indices() {
+                if let Some(earlier) = last[unit as usize].replace(step) {
+                    shortest = shortest.min(step - earlier);
+                }
+            }
+        }
+        assert_eq!(shortest, min_sep);
+    }
+}
+
+#[test]
+fn a_truncated_batch_is_a_part_of_the_whole_one() {
+    // Both draw under one key and plan only here, by the reference: a plan has one scheme.
+    let run_key = *key().run_key(plan(poisson(400, 0.3)).fingerprint()).bytes();
+    let whole = Reference { run_key, sampling: poisson(400, 0.3) };
+    let part = Reference { run_key, sampling: truncated(400, 1, 0.3, 115) };
+    let mut sizes = BTreeSet::new();
+    for step in 0..STEPS {
+        let (whole, part) = (whole.batch(step), part.batch(step));
+        assert!(part.len() == whole.len().min(115) && part.iter().all(|unit| whole.contains(unit)));
+        sizes.insert(part.len());
+    }
+    assert!(sizes.len() > 3 && sizes.last() == Some(&115));
+    let sampler = sampler(truncated(400, 3, 1.0, 50));
+    assert!((0..STEPS).all(|step| sampler.batch(step).unwrap().len() == 50));
+}
+
+#[test]
+fn padded_batches_have_one_shape() {
+    for sampling in every_kind() {
+        let sampler = sampler(sampling);
+        let len = sampler.max_batch_size() as usize;
+        let mut longest = 0;
+        for step in 0..STEPS {
+            let batch = sampler.batch(step).unwrap();
+            let (indices, mask) = batch.padded(len, 77_777).unwrap();
+            let (units, padding) = indices.split_at(batch.len());
+            assert!(indices.len() == len && units == batch.indices(), "{sampling:?}");
+            assert!(padding.iter().all(|unit| *unit == 77_777));
+            assert!(mask.len() == len && mask.iter().take_while(|there| **there).count() == units.len());
+            assert_eq!(mask.iter().filter(|there| **there).count(), units.len());
+            longest = longest.max(units.len());
+            if units.len() > 1 {
+                let error = batch.padded(units.len() - 1, 0).unwrap_err().to_string();
+                let expected =
+                    format!("step {step} is {}: expected at most {}", units.len(), units.len() - 1);
+                assert!(error.contains(&expected), "{error}");
+            }
+            assert!(batch.padded(0, 0).unwrap_err().to_string().contains("length 0: expected at least 1"));
+        }
+        if matches!(sampling, Sampling::Cyclic { .. } | Sampling::TruncatedPoisson { .. }) {
+            assert_eq!(longest, len, "no place more than is needed: {sampling:?}");
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_drawn_is_refused() {
     let bare = Plan::new(5, Form::independent(), 1.0).unwrap();
@@ -243,6 +435,9 @@ fn sizes_are_expected_and_nothing_prints_a_key() {
     assert_eq!(size(poisson(1000, 0.25)), 250.0);
     assert_eq!(size(block_poisson(1000, 8, 0.5)), 62.5);
     assert_eq!((size(cyclic(1000, 8)), size(bins(1000, 16))), (125.0, 62.5));
+    assert_eq!((size(spaced(1000, 6, 0.2)), size(spaced(1000, 4, 1.0))), (100.0, 250.0));
+    assert_eq!(size(spaced(1000, 1, 0.25)), 250.0);
+    assert_eq!(size(truncated(1000, 4, 0.5, 200)), 125.0);
     let shown = format!("{:?}", sampler(poisson(1000, 0.25)));
     assert!(shown.contains("0.25") && !shown.contains("cipher") && !shown.contains("key"), "{shown}");
 }

@@ -123,6 +123,34 @@ impl<T> Out<T> {
     }
 }
 
+/// The caller's memory that receives a list.
+pub(crate) struct OutList<T> {
+    pointer: *mut T,
+    len: usize,
+}
+
+impl<T> OutList<T> {
+    /// Checks the pointer; an empty list may be null.
+    ///
+    /// # Safety
+    /// `len` items from `pointer` on may be written to until [`OutList::put`].
+    pub(crate) unsafe fn new(pointer: *mut T, len: usize, name: &'static str) -> Outcome<OutList<T>> {
+        if len > 0 {
+            check(pointer, name)?;
+            check_size::<T>(len, name)?;
+        }
+        Ok(OutList { pointer, len })
+    }
+
+    /// Writes as many values as the list is long, or as there are.
+    pub(crate) fn put(self, values: impl IntoIterator<Item = T>) {
+        for (place, value) in (0..self.len).zip(values) {
+            // SAFETY: one of the items that the promise made to `new` is about; what was there needs no drop, as in `Out`.
+            unsafe { self.pointer.add(place).write(value) }
+        }
+    }
+}
+
 /// The caller's memory that receives a new handle; it is NULL until there is one.
 pub(crate) struct OutHandle<T>(Out<*mut T>);
 

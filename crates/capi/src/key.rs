@@ -21,6 +21,16 @@ impl KeyHandle {
         KeyHandle(Mutex::new(Some(key)))
     }
 
+    /// Shows the key to `look`, which makes no noise of it. Once a mechanism has the key, there is nothing to see.
+    pub(crate) fn read<T>(&self, look: impl FnOnce(&Key) -> corrnoise::Result<T>) -> Outcome<T> {
+        let Ok(slot) = self.0.try_lock() else { return Err(Failure::Busy) };
+        let Some(key) = slot.as_ref() else {
+            let reason = "a mechanism has it: make the sampler first, or load the key again";
+            return Err(Error::Key(reason.into()).into());
+        };
+        Ok(look(key)?)
+    }
+
     /// Hands a copy of the key to `make`, and empties this handle if that succeeds.
     pub(crate) fn spend<T>(&self, make: impl FnOnce(Key) -> corrnoise::Result<T>) -> Outcome<T> {
         let Ok(mut slot) = self.0.try_lock() else { return Err(Failure::Busy) };

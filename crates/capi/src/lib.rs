@@ -19,6 +19,7 @@ mod gradients;
 mod key;
 mod mechanism;
 mod plan;
+mod sampler;
 mod shard;
 mod status;
 
@@ -28,6 +29,7 @@ pub use gradients::*;
 pub use key::*;
 pub use mechanism::*;
 pub use plan::*;
+pub use sampler::*;
 pub use shard::*;
 pub use status::*;
 

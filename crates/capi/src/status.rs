@@ -37,7 +37,7 @@ pub enum Status {
     Device = 12,
     /// This library has a mistake. If it showed during a step, the mechanism is poisoned.
     Internal = 13,
-    /// The plan draws batches, and nobody vouches for the batch of this step; nothing was done.
+    /// The plan draws batches, and nobody vouches for the batch of this step, or the batch is of another step, plan or run; nothing was done.
     Batch = 14,
     /// Noise would be made that was made before, so nothing was done. The message names the steps and the ways out.
     Repeated = 15,
@@ -78,7 +78,7 @@ impl Failure {
                 Error::Poisoned { .. } => Status::Poisoned,
                 Error::Overflow { .. } => Status::Overflow,
                 Error::OutOfMemory { .. } => Status::OutOfMemory,
-                Error::NoBatch { .. } => Status::Batch,
+                Error::NoBatch { .. } | Error::BatchStep { .. } | Error::Batch(_) => Status::Batch,
                 Error::Repeated(_) => Status::Repeated,
                 Error::Forked => Status::Forked,
                 Error::Replaying { .. } | Error::Worker { .. } | Error::Device(_) => Status::Device,
@@ -94,7 +94,8 @@ impl Failure {
             // The engine's text names Rust functions, so C gets a text of its own.
             Failure::Engine(Error::NoBatch { step }) => format!(
                 "step {step} has no batch, and the plan's claim holds for the batches it draws: expected a call of \
-                 corrnoise_mechanism_unchecked_batch() before, if the gradients are those of the plan's batch of step {step}"
+                 corrnoise_mechanism_for_batch() before, or of corrnoise_mechanism_unchecked_batch() if the gradients are those of \
+                 the plan's batch of step {step}"
             ),
             Failure::Engine(error) => error.to_string(),
         }

@@ -105,6 +105,8 @@ fn schedules(n: u64) -> Vec<Schedule> {
         [
             Sampling::Cyclic { dataset_size: 1 << 40, num_batches: 7 },
             Sampling::BallsInBins { dataset_size: 1 << 40, num_bins: 1 << 39 },
+            Sampling::RandomAllocation { dataset_size: 1 << 40, num_bins: 1 << 39 },
+            Sampling::SpacedPoisson { dataset_size: 1 << 40, min_sep: 5, sampling_prob: 1e-9 },
             Sampling::MinSep { min_sep: 3, max_participations: u64::MAX },
         ]
         .map(Schedule::Sampling),

@@ -115,7 +115,7 @@ fn auto_is_the_library_s_recommendation() {
 fn one_strategy_under_every_schedule() {
     let goal = Goal::GdpMu { gdp_mu: 1.0, delta: 1e-6 };
     let cyclic = Sampling::Cyclic { dataset_size: 80, num_batches: 8 };
-    let cases: [(&str, Schedule); 8] = [
+    let cases: [(&str, Schedule); 10] = [
         ("", Schedule::Participation(Participation::Single)),
         (
             "-p minsep:7,3",
@@ -126,6 +126,14 @@ fn one_strategy_under_every_schedule() {
         (
             "--dataset-size 80 --batch-size 10 --sampling balls-in-bins",
             Schedule::Sampling(Sampling::BallsInBins { dataset_size: 80, num_bins: 8 }),
+        ),
+        (
+            "--dataset-size 80 --batch-size 10 --sampling random-allocation",
+            Schedule::Sampling(Sampling::RandomAllocation { dataset_size: 80, num_bins: 8 }),
+        ),
+        (
+            "--dataset-size 80 --batch-size 10 --sampling spaced-poisson:5",
+            Schedule::Sampling(Sampling::SpacedPoisson { dataset_size: 80, min_sep: 5, sampling_prob: 0.25 }),
         ),
         (
             "--dataset-size 80 --batch-size 10 --sampling none",

@@ -6,6 +6,7 @@ use crate::plan::Plan;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyByteArray;
 use std::ffi::c_int;
 
 /// The batches that a plan's claim assumes, drawn from the run's own key: the same on every rank, in any order of calls and
@@ -39,6 +40,12 @@ impl Sampler {
     #[getter]
     fn num_steps(&self) -> u64 {
         self.0.num_steps()
+    }
+
+    /// The size that no batch exceeds: a length to which every batch can be padded.
+    #[getter]
+    fn max_batch_size(&self) -> u64 {
+        self.0.max_batch_size()
     }
 
     /// The mean size of a batch, by which a sum over a batch is divided, whatever the batch's own size.
@@ -82,6 +89,28 @@ impl Batch {
     /// The indices as a list.
     fn tolist(&self) -> Vec<u64> {
         self.batch.indices().to_vec()
+    }
+
+    /// The batch at `length` places, so that one compiled step serves all of them: a NumPy array of the indices and then `padding`, and one of
+    /// bool that says where a unit is. The gradients of padded places are multiplied by 0 before the sum. A batch of more units is refused.
+    ///
+    /// With 0 as padding every place is an index that exists; with the dataset's size, one that no array has, so that a mask that was
+    /// forgotten is noticed. `Sampler.max_batch_size` is a length that always suffices.
+    fn padded<'py>(
+        &self,
+        py: Python<'py>,
+        length: i128,
+        padding: i128,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let (length, padding) = (whole("length", length, 0)?, whole("padding", padding, 0)?);
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let (indices, mask) = self.batch.padded(length, padding).map_err(raise)?;
+        let numpy = py.import("numpy")?;
+        let array = |bytes: Vec<u8>, dtype: &str| {
+            numpy.call_method1("frombuffer", (PyByteArray::new(py, &bytes), dtype))
+        };
+        let indices = indices.into_iter().flat_map(u64::to_ne_bytes).collect();
+        Ok((array(indices, "uint64")?, array(mask.into_iter().map(u8::from).collect(), "bool")?))
     }
 
     fn __len__(&self) -> usize {

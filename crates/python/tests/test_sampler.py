@@ -45,6 +45,31 @@ def test_arrays_of_a_batch_copy_nothing():
         io.BytesIO(bytes(800)).readinto(corrnoise.Sampler(sampled(), key()).batch(3))
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_padded_batches_have_one_shape(name):
+    sampler = corrnoise.Sampler(sampled(name), key())
+    length = min(sampler.max_batch_size, 40)
+    for step in range(12):
+        batch = sampler.batch(step)
+        indices, mask = batch.padded(length, 1000)
+        assert (indices.dtype, mask.dtype, indices.shape, mask.shape) == (np.uint64, np.bool_, (length,), (length,))
+        assert indices[mask].tolist() == batch.tolist() and (indices[~mask] == 1000).all() and mask.sum() == len(batch)
+        indices[0] = 7  # memory of its own
+        assert batch.tolist() == sampler.batch(step).tolist()
+        if len(batch) > 1:
+            short = len(batch) - 1
+            with pytest.raises(corrnoise.InvalidArgument, match=f"batch of step {step} is {len(batch)}: expected at most {short}"):
+                batch.padded(short, 0)
+    with pytest.raises(corrnoise.InvalidArgument, match="padded batch has length 0"):
+        batch.padded(0, 0)
+    with pytest.raises(corrnoise.InvalidArgument, match="padding is -1"):
+        batch.padded(9, -1)
+
+
+def test_a_truncated_scheme_has_a_shape():
+    assert corrnoise.Sampler(sampled("truncated_poisson"), key()).max_batch_size == 20
+
+
 def test_an_empty_batch():
     rare = corrnoise.plan(3, dataset_size=50, batch_size=1, mu=1, strategy="identity", sampling="poisson")
     batches = [corrnoise.Sampler(rare, key(f"run {i}")).batch(0) for i in range(40)]

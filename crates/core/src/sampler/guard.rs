@@ -222,7 +222,8 @@ mod tests {
     use super::*;
     use crate::chacha::{ChaCha, Rounds};
     use crate::form::Form;
-    use crate::sampler::words::{Purpose, Words};
+    use crate::sampler::scheme::Purpose;
+    use crate::sampler::words::Words;
 
     fn plan(min_sep: u64, max_participations: u64) -> Plan {
         let sampling = Sampling::MinSep { min_sep, max_participations };

@@ -5,9 +5,7 @@
 //! (section "Sampler") says which keystream words decide what.
 
 mod batch;
-mod bernoulli;
 mod guard;
-mod parts;
 mod scheme;
 mod words;
 
@@ -72,7 +70,7 @@ impl Sampler {
         };
         let run_key = key.run_key(plan.fingerprint());
         let cipher = ChaCha::new(run_key.bytes(), plan.rounds());
-        let drawn = on_clean_stack::<DRAW_STACK, _>(|| Drawn::new(sampling, &cipher))?;
+        let drawn = on_clean_stack::<DRAW_STACK, _>(|| Drawn::new(sampling, plan.num_steps(), &cipher))?;
         let (num_steps, plan) = (plan.num_steps(), plan.fingerprint());
         Ok(Sampler { num_steps, sampling, plan, run: run_key.commitment(), cipher, drawn })
     }
@@ -135,6 +133,11 @@ impl Sampler {
         self.sampling
             .expected_batch_size()
             .expect("new refuses schemes whose participants come by themselves")
+    }
+
+    /// The size that no batch exceeds: a length to which every batch can be [padded](Batch::padded).
+    pub fn max_batch_size(&self) -> u64 {
+        self.sampling.max_batch_size().expect("new refuses schemes whose participants come by themselves")
     }
 }
 

@@ -1,19 +1,8 @@
 //! Random words of the sampler's own rows, 64 bits at a time, and whole numbers below a bound.
 
+use super::scheme::Purpose;
 use crate::chacha::ChaCha;
 use crate::row::{Family, Row};
-
-/// The purpose of a row of the sampler family. It takes the place of the incarnation in other families' names: batches do not
-/// depend on the incarnation, so that a resumed run continues with the batches it would have had.
-#[derive(Clone, Copy)]
-pub(super) enum Purpose {
-    /// Decides who joins the batch of a step; the index is the step.
-    Join = 0,
-    /// The one permutation of the dataset; the index is 0.
-    Shuffle = 1,
-    /// The bin of every unit; the index is 0.
-    Bin = 2,
-}
 
 /// Consecutive 64-bit words of a row: word `k` of a block is its 32-bit words `2k` (low half) and `2k + 1`.
 pub(super) struct Words<'a> {
@@ -52,6 +41,19 @@ impl<'a> Words<'a> {
             let low = product as u64;
             if low >= bound || low >= bound.wrapping_neg() % bound {
                 return (product >> 64) as u64;
+            }
+        }
+    }
+
+    /// A number uniform below `bound`, which is 2^64 or more: two words, the second the high half, of which as many low bits count as
+    /// `bound − 1` has, are drawn again until they are below `bound`. That is every second time at most.
+    pub(super) fn below_wide(&mut self, bound: u128) -> u128 {
+        let unused = (bound - 1).leading_zeros();
+        loop {
+            let [low, high] = [self.next(), self.next()];
+            let number = (u128::from(high) << 64 | u128::from(low)) << unused >> unused;
+            if number < bound {
+                return number;
             }
         }
     }
@@ -95,6 +97,25 @@ mod tests {
         let statistic: f64 = counts.iter().map(|count| (count - expected).powi(2) / expected).sum();
         // χ² with 2 degrees of freedom exceeds x with probability e^{−x/2}: this is 1e-6.
         assert!(statistic < 2.0 * 1e6_f64.ln(), "{statistic}");
+    }
+
+    /// Of these 2^65 numbers a quarter is drawn again; the thirds that are left are alike.
+    #[test]
+    fn wide_numbers_are_unbiased() {
+        let cipher = cipher();
+        let mut words = Words::new(&cipher, Purpose::Start, 7, 0);
+        let bound = 3_u128 << 63;
+        let mut counts = [0.0_f64; 3];
+        for _ in 0..30_000 {
+            let number = words.below_wide(bound);
+            assert!(number < bound);
+            counts[(number >> 63) as usize] += 1.0;
+        }
+        let statistic: f64 = counts.iter().map(|count| (count - 1e4).powi(2) / 1e4).sum();
+        assert!(statistic < 2.0 * 1e6_f64.ln(), "{statistic}");
+        // 2^64 itself needs 64 bits, the most that is asked for 105.
+        assert!(words.below_wide(1 << 64) < 1 << 64);
+        assert!((0..9).map(|_| words.below_wide((1 << 104) + 1)).any(|number| number > 1 << 100));
     }
 
     #[test]

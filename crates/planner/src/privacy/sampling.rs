@@ -17,20 +17,35 @@ pub enum SamplingSpec {
     Cyclic,
     /// As `Cyclic`, with batches of random size.
     BallsInBins,
+    /// As `BallsInBins`, with new bins in every epoch.
+    RandomAllocation,
+    /// As `Poisson`, with so many steps between two participations of a unit at least.
+    SpacedPoisson(u64),
+    /// As `Poisson`, or as `BlockPoisson` with more than one block, and of a larger batch so many units are kept.
+    TruncatedPoisson {
+        /// The size that no batch exceeds.
+        max_batch_size: u64,
+        /// The number of blocks that take turns.
+        num_blocks: u64,
+    },
     /// The trainer's own pipeline passes over the dataset, always in the same order.
     None,
 }
 
 /// Every scheme that has a name: how it is written, and what it does.
-pub const SAMPLINGS: [(&str, &str); 5] = [
+pub const SAMPLINGS: [(&str, &str); 9] = [
     ("poisson", "every unit joins every batch with one probability"),
     ("block-poisson:B", "B blocks take turns; every unit of the block joins with one probability"),
     ("cyclic", "shuffled once and cut into batches that take turns (the default)"),
     ("balls-in-bins", "as cyclic, with batches of random size"),
+    ("random-allocation", "as balls-in-bins, drawn anew in every epoch"),
+    ("spaced-poisson:B", "as poisson, for units that took no part in the last B − 1 steps"),
+    ("truncated-poisson:M", "as poisson; of a batch above M units, M are kept"),
+    ("truncated-poisson:M,B", "as block-poisson:B; of a batch above M units, M are kept"),
     ("none", "your own pipeline passes over the dataset, always in the same order"),
 ];
 
-/// `poisson`, `block-poisson:B`, `cyclic`, `balls-in-bins` or `none`.
+/// Reads a name that [`SAMPLINGS`] lists.
 pub fn sampling(text: &str) -> Result<SamplingSpec> {
     match split(text) {
         ("poisson", None) => Ok(SamplingSpec::Poisson),
@@ -39,6 +54,16 @@ pub fn sampling(text: &str) -> Result<SamplingSpec> {
         }
         ("cyclic", None) => Ok(SamplingSpec::Cyclic),
         ("balls-in-bins", None) => Ok(SamplingSpec::BallsInBins),
+        ("random-allocation", None) => Ok(SamplingSpec::RandomAllocation),
+        ("spaced-poisson", min_sep) => {
+            Ok(SamplingSpec::SpacedPoisson(whole("spaced-poisson", "B", min_sep)? as u64))
+        }
+        ("truncated-poisson", argument) => {
+            let (most, blocks) = argument.and_then(|text| text.split_once(',')).unzip();
+            let number = |letter, text| Ok::<_, Error>(whole("truncated-poisson", letter, text)? as u64);
+            let num_blocks = if blocks.is_some() { number("B", blocks)? } else { 1 };
+            Ok(SamplingSpec::TruncatedPoisson { max_batch_size: number("M", most.or(argument))?, num_blocks })
+        }
         ("none", None) => Ok(SamplingSpec::None),
         _ => Err(unknown("sampling", &listed(SAMPLINGS.iter().map(|(name, _)| *name)))),
     }
@@ -51,6 +76,14 @@ impl std::fmt::Display for SamplingSpec {
             SamplingSpec::BlockPoisson(blocks) => write!(f, "block-poisson:{blocks}"),
             SamplingSpec::Cyclic => write!(f, "cyclic"),
             SamplingSpec::BallsInBins => write!(f, "balls-in-bins"),
+            SamplingSpec::RandomAllocation => write!(f, "random-allocation"),
+            SamplingSpec::SpacedPoisson(min_sep) => write!(f, "spaced-poisson:{min_sep}"),
+            SamplingSpec::TruncatedPoisson { max_batch_size, num_blocks: 1 } => {
+                write!(f, "truncated-poisson:{max_batch_size}")
+            }
+            SamplingSpec::TruncatedPoisson { max_batch_size, num_blocks } => {
+                write!(f, "truncated-poisson:{max_batch_size},{num_blocks}")
+            }
             SamplingSpec::None => write!(f, "none"),
         }
     }
@@ -62,13 +95,28 @@ impl SamplingSpec {
         let num_batches = num_batches(dataset_size, batch_size)?;
         Ok(Some(match self {
             SamplingSpec::Poisson => block_poisson(dataset_size, batch_size, 1),
-            SamplingSpec::BlockPoisson(blocks) if blocks > num_batches => {
+            SamplingSpec::BlockPoisson(blocks)
+            | SamplingSpec::TruncatedPoisson { num_blocks: blocks, .. }
+                if blocks > num_batches =>
+            {
                 let expected = format!("1 to {num_batches}, the batches of an epoch");
                 return Err(Error::parameter("number of blocks", blocks, expected));
             }
             SamplingSpec::BlockPoisson(blocks) => block_poisson(dataset_size, batch_size, blocks),
             SamplingSpec::Cyclic => Sampling::Cyclic { dataset_size, num_batches },
             SamplingSpec::BallsInBins => Sampling::BallsInBins { dataset_size, num_bins: num_batches },
+            SamplingSpec::RandomAllocation => {
+                Sampling::RandomAllocation { dataset_size, num_bins: num_batches }
+            }
+            SamplingSpec::SpacedPoisson(min_sep) if min_sep > num_batches => {
+                let expected = format!("1 to {num_batches}, the batches of an epoch");
+                return Err(Error::parameter("minimum separation", min_sep, expected));
+            }
+            SamplingSpec::SpacedPoisson(min_sep) => spaced_poisson(dataset_size, batch_size, min_sep),
+            SamplingSpec::TruncatedPoisson { max_batch_size, num_blocks } => {
+                let sampling_prob = block_prob(dataset_size, batch_size, num_blocks);
+                Sampling::TruncatedPoisson { dataset_size, num_blocks, sampling_prob, max_batch_size }
+            }
             SamplingSpec::None => return Ok(None),
         }))
     }
@@ -80,6 +128,11 @@ impl SamplingSpec {
             Sampling::BlockPoisson { num_blocks, .. } => SamplingSpec::BlockPoisson(num_blocks),
             Sampling::Cyclic { .. } => SamplingSpec::Cyclic,
             Sampling::BallsInBins { .. } => SamplingSpec::BallsInBins,
+            Sampling::RandomAllocation { .. } => SamplingSpec::RandomAllocation,
+            Sampling::SpacedPoisson { min_sep, .. } => SamplingSpec::SpacedPoisson(min_sep),
+            Sampling::TruncatedPoisson { max_batch_size, num_blocks, .. } => {
+                SamplingSpec::TruncatedPoisson { max_batch_size, num_blocks }
+            }
             Sampling::MinSep { .. } => return None,
         })
     }
@@ -99,11 +152,23 @@ pub(crate) fn num_batches(dataset_size: u64, batch_size: u64) -> Result<u64> {
 
 /// Blocks that take turns, with batches of the given expected size; one block is plain Poisson sampling.
 pub fn block_poisson(dataset_size: u64, batch_size: u64, num_blocks: u64) -> Sampling {
-    let sampling_prob = (batch_size as f64 * num_blocks as f64 / dataset_size as f64).min(1.0);
+    let sampling_prob = block_prob(dataset_size, batch_size, num_blocks);
     match num_blocks {
         1 => Sampling::Poisson { dataset_size, sampling_prob },
         _ => Sampling::BlockPoisson { dataset_size, num_blocks, sampling_prob },
     }
+}
+
+/// The probability that makes batches of the given expected size from one of so many blocks.
+fn block_prob(dataset_size: u64, batch_size: u64, num_blocks: u64) -> f64 {
+    (batch_size as f64 * num_blocks as f64 / dataset_size as f64).min(1.0)
+}
+
+/// Poisson sampling of units that sat out `min_sep − 1` steps, with batches of the given expected size: a unit comes every
+/// `min_sep − 1 + 1/sampling_prob` steps, which is `dataset_size / batch_size`, or `min_sep` where that is more.
+fn spaced_poisson(dataset_size: u64, batch_size: u64, min_sep: u64) -> Sampling {
+    let free_steps = dataset_size as f64 / batch_size as f64 - (min_sep - 1) as f64;
+    Sampling::SpacedPoisson { dataset_size, min_sep, sampling_prob: 1.0 / free_steps.max(1.0) }
 }
 
 /// The steps that one unit may take part in, however the dice fall.
@@ -120,6 +185,20 @@ pub(super) fn participation(sampling: &Sampling, num_steps: usize) -> Result<Par
         Sampling::BlockPoisson { num_blocks, .. } => cyclic(num_blocks),
         Sampling::Cyclic { num_batches, .. } => cyclic(num_batches),
         Sampling::BallsInBins { num_bins, .. } => cyclic(num_bins),
+        // Once per epoch, wherever in it: the last step of one epoch and the first of the next may be a unit's.
+        Sampling::RandomAllocation { num_bins, .. } => {
+            Participation::MinSep { min_sep: 1, max_participations: num_steps.div_ceil(within_run(num_bins)) }
+        }
+        Sampling::SpacedPoisson { min_sep, .. } => {
+            let min_sep = within_run(min_sep);
+            Participation::MinSep { min_sep, max_participations: num_steps.div_ceil(min_sep) }
+        }
+        // Truth would be told by the plain Gaussian claim for units that may take part in every step. Nobody truncates for that one, and the
+        // amplified one is another than Poisson sampling's: δ grows by the probability that some batch is too large.
+        Sampling::TruncatedPoisson { .. } => {
+            let expected = "a scheme that is not truncated: there is no claim yet for batches of which units are left out";
+            return Err(Error::parameter("sampling scheme", "truncated-poisson", expected));
+        }
         Sampling::MinSep { min_sep, max_participations } => {
             let min_sep = within_run(min_sep);
             let feasible = num_steps.div_ceil(min_sep) as u64;
@@ -146,6 +225,13 @@ pub(super) fn assumption(sampling: &Sampling, participation: &Participation) -> 
         (Sampling::BlockPoisson { num_blocks, sampling_prob, .. }, _) => Some(format!(
             "{num_blocks} blocks take turns, and every unit of the block joins with probability {sampling_prob}, independently: {DRAWN}, and which units took part is not released"
         )),
+        (Sampling::RandomAllocation { num_bins, .. }, _) => Some(format!(
+            "a unit takes part in one step of every epoch of {num_bins} steps, drawn anew in each: {DRAWN}"
+        )),
+        (Sampling::SpacedPoisson { min_sep, sampling_prob, .. }, _) => Some(format!(
+            "every unit that took no part in the last {} steps joins with probability {sampling_prob}, independently: {DRAWN}",
+            min_sep - 1
+        )),
         (Sampling::MinSep { .. }, Participation::MinSep { min_sep, max_participations }) => Some(format!(
             "this plan's guard admits a unit at most {max_participations} times, at least {min_sep} steps apart"
         )),
@@ -165,6 +251,14 @@ pub(super) fn describe(sampling: &Sampling) -> String {
         }
         Sampling::Cyclic { num_batches, .. } => format!("cyclic, {num_batches} batches"),
         Sampling::BallsInBins { num_bins, .. } => format!("balls in {num_bins} bins"),
+        Sampling::RandomAllocation { num_bins, .. } => format!("allocated anew to {num_bins} bins"),
+        Sampling::SpacedPoisson { min_sep, sampling_prob, .. } => {
+            format!("Poisson, {min_sep} apart, p = {}", digits(sampling_prob))
+        }
+        Sampling::TruncatedPoisson { num_blocks, sampling_prob, max_batch_size, .. } => {
+            let blocks = if num_blocks == 1 { String::new() } else { format!("{num_blocks} blocks, ") };
+            format!("{blocks}Poisson, p = {}, at most {max_batch_size}", digits(sampling_prob))
+        }
         Sampling::MinSep { min_sep, max_participations } => {
             format!("guard, {min_sep} apart, at most {max_participations}")
         }
@@ -184,7 +278,7 @@ mod tests {
     #[test]
     fn schemes_have_the_names_they_are_made_from() {
         for (name, _) in SAMPLINGS {
-            let name = name.replace(":B", ":7");
+            let name = name.replace(":B", ":7").replace(":M", ":12").replace(",B", ",7");
             let spec = sampling(&name).unwrap();
             assert_eq!(spec.to_string(), name);
             let scheme = spec.scheme(80, 10).unwrap();
@@ -196,10 +290,44 @@ mod tests {
         let error = sampling("poisson:3").unwrap_err().to_string();
         assert_eq!(
             error,
-            "no such sampling; expected poisson, block-poisson:B, cyclic, balls-in-bins or none"
+            "no such sampling; expected poisson, block-poisson:B, cyclic, balls-in-bins, random-allocation, spaced-poisson:B, truncated-poisson:M, truncated-poisson:M,B or none"
         );
+        for (name, part) in [
+            ("truncated-poisson", "truncated-poisson needs a number"),
+            ("truncated-poisson:0", "M in truncated-poisson:M is \"0\""),
+            ("truncated-poisson:5,x", "B in truncated-poisson:B is \"x\""),
+        ] {
+            let error = sampling(name).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+        let error = SamplingSpec::SpacedPoisson(9).scheme(80, 10).unwrap_err().to_string();
+        assert_eq!(error, "minimum separation is 9: expected 1 to 8, the batches of an epoch");
         let error = SamplingSpec::BlockPoisson(9).scheme(80, 10).unwrap_err().to_string();
         assert_eq!(error, "number of blocks is 9: expected 1 to 8, the batches of an epoch");
+    }
+
+    #[test]
+    fn spaced_batches_have_the_size_that_was_asked_for() {
+        for (min_sep, prob) in [(1, 0.125), (5, 0.25), (7, 0.5), (8, 1.0)] {
+            let scheme = spaced_poisson(80, 10, min_sep);
+            let expected = Sampling::SpacedPoisson { dataset_size: 80, min_sep, sampling_prob: prob };
+            assert_eq!((scheme, scheme.expected_batch_size()), (expected, Some(10.0)));
+        }
+        // Eight batches of at most 11 of 81 units: a unit that comes every eighth step makes them smaller.
+        let scheme = SamplingSpec::SpacedPoisson(8).scheme(81, 11).unwrap().unwrap();
+        assert_eq!(scheme.expected_batch_size(), Some(81.0 / 8.0));
+    }
+
+    /// The scheme leaves units out, so Poisson sampling's claim would be below the truth.
+    #[test]
+    fn a_truncated_scheme_has_no_claim() {
+        for num_blocks in [1, 4] {
+            let spec = SamplingSpec::TruncatedPoisson { max_batch_size: 30, num_blocks };
+            let scheme = spec.scheme(80, 10).unwrap().unwrap();
+            assert!(poisson(&scheme).is_none());
+            let error = participation(&scheme, 16).unwrap_err().to_string();
+            assert!(error.contains("truncated-poisson: expected a scheme that is not truncated"), "{error}");
+        }
     }
 
     #[test]

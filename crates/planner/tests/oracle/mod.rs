@@ -147,6 +147,14 @@ fn participation(plan: &Plan, stated: &Certificate) -> Participation {
         Some(Sampling::BlockPoisson { num_blocks, .. }) => turns(num_blocks),
         Some(Sampling::Cyclic { num_batches, .. }) => turns(num_batches),
         Some(Sampling::BallsInBins { num_bins, .. }) => turns(num_bins),
+        // Any steps, as many as there are epochs: what a plan states, though a unit's steps lie in different epochs.
+        Some(Sampling::RandomAllocation { num_bins, .. }) => {
+            Participation::MinSep { min_sep: 1, max_participations: n.div_ceil((num_bins as usize).min(n)) }
+        }
+        Some(Sampling::SpacedPoisson { min_sep, .. }) => {
+            Participation::MinSep { min_sep: min_sep.min(n as u64) as usize, max_participations: n }
+        }
+        Some(Sampling::TruncatedPoisson { .. }) => panic!("a claim for a scheme that has none"),
         Some(Sampling::MinSep { min_sep, max_participations }) => Participation::MinSep {
             min_sep: min_sep.min(n as u64) as usize,
             max_participations: max_participations.min(n as u64) as usize,

@@ -112,7 +112,13 @@ fn one_strategy_is_compared_at_its_own_privacy() {
     let noise = Request { mu: None, noise_multiplier: Some(1.25), ..data.clone() };
     let budget = Request { mu: None, epsilon: Some(1.0), delta: Some(1e-6), ..data.clone() };
     for request in [data, noise, budget] {
-        for sampling in [None, Some(SamplingSpec::BlockPoisson(4)), Some(SamplingSpec::BallsInBins)] {
+        let others = [
+            SamplingSpec::BlockPoisson(4),
+            SamplingSpec::BallsInBins,
+            SamplingSpec::RandomAllocation,
+            SamplingSpec::SpacedPoisson(7),
+        ];
+        for sampling in std::iter::once(None).chain(others.map(Some)) {
             let answer = answer(&Request { sampling, ..request.clone() });
             let [a, b] = &answer.candidates[..] else { panic!("{:?}", answer.skipped) };
             let [a, b] = [a, b].map(|candidate| &candidate.certificate.claim);

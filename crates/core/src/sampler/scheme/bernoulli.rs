@@ -11,15 +11,16 @@
 //! ```
 //! Every word decides half of the undecided units, so a group takes about 8 words where 64 numbers would take 64.
 
-use super::words::{Purpose, Words};
+use super::Purpose;
 use crate::chacha::ChaCha;
+use crate::sampler::words::Words;
 
 /// The number of blocks that belong to a group of 64 units: 64 words of 64 bits, one per bit of the threshold.
-pub(super) const BLOCKS_PER_GROUP: u64 = 8;
+const BLOCKS_PER_GROUP: u64 = 8;
 
 /// A probability as the number of 64-bit words below a threshold.
 #[derive(Clone, Copy)]
-pub(super) enum Coin {
+pub(in crate::sampler) enum Coin {
     /// The unit joins if a uniform word is below this.
     Below(u64),
     /// The unit always joins: 2^64 words are below a threshold that no 64-bit number holds.
@@ -28,7 +29,7 @@ pub(super) enum Coin {
 
 impl Coin {
     /// The largest coin that is not above `prob`, which lies in (0, 1].
-    pub(super) fn new(prob: f64) -> Coin {
+    pub(in crate::sampler) fn new(prob: f64) -> Coin {
         if prob >= 1.0 {
             return Coin::Always;
         }
@@ -36,18 +37,38 @@ impl Coin {
         Coin::Below((prob * 18_446_744_073_709_551_616.0) as u64)
     }
 
+    /// The probability in units of 2^−64.
+    pub(in crate::sampler) fn threshold(self) -> u128 {
+        match self {
+            Coin::Below(threshold) => u128::from(threshold),
+            Coin::Always => 1 << 64,
+        }
+    }
+
+    /// The places among `places`, a set of bits, whose coins in a group of 64 say yes; the row is that of a purpose and an index.
+    pub(in crate::sampler) fn heads(
+        self,
+        cipher: &ChaCha,
+        purpose: Purpose,
+        index: u64,
+        group: u64,
+        places: u64,
+    ) -> u64 {
+        match self {
+            Coin::Always => places,
+            Coin::Below(threshold) => {
+                let mut words = Words::new(cipher, purpose, index, BLOCKS_PER_GROUP * group);
+                below(threshold, places, || words.next())
+            }
+        }
+    }
+
     /// Calls `join` with the units among `size` that join at `step`, ascending.
-    pub(super) fn flip(self, cipher: &ChaCha, step: u64, size: u64, mut join: impl FnMut(u64)) {
+    pub(in crate::sampler) fn flip(self, cipher: &ChaCha, step: u64, size: u64, mut join: impl FnMut(u64)) {
         for group in 0..size.div_ceil(64) {
             let left = size - 64 * group;
             let units = if left < 64 { (1 << left) - 1 } else { u64::MAX };
-            let mut joining = match self {
-                Coin::Always => units,
-                Coin::Below(threshold) => {
-                    let mut words = Words::new(cipher, Purpose::Join, step, BLOCKS_PER_GROUP * group);
-                    below(threshold, units, || words.next())
-                }
-            };
+            let mut joining = self.heads(cipher, Purpose::Join, step, group, units);
             while joining != 0 {
                 join(64 * group + u64::from(joining.trailing_zeros()));
                 joining &= joining - 1;
