@@ -2,8 +2,8 @@
 
 use corrnoise::backend::{Backend, Step, StepKernel};
 use corrnoise::{
-    Cpu, CpuOptions, Element, Error, Form, Gradients, Incarnations, Isa, Key, Layout, Mechanism, Plan, Resume,
-    Rounds, Sampler, Sampling, Shard,
+    Cpu, CpuOptions, Element, Error, Form, Gradients, Incarnations, Isa, Key, Layout, Mechanism, Plan,
+    Resume, Rounds, Sampler, Sampling, Shard,
 };
 use corrnoise_testkit::cases::{every_form, square_root_coefs};
 use corrnoise_testkit::gradients::{assert_same, gradient};
