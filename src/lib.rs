@@ -37,6 +37,7 @@ pub use corrnoise_core::{file, secret};
 #[cfg(feature = "planner")]
 pub use corrnoise_planner as planner;
 
+#[allow(unused_imports)] // a build without their features has none of them
 pub use device::engines::*;
 
 /// The README's examples are compiled with the doctests.
