@@ -4,7 +4,7 @@ use corrnoise::backend::{Add, Backend, Step, StepKernel};
 use corrnoise::chacha::{ChaCha, first_columns};
 use corrnoise::grid::DitherBlock;
 use corrnoise::{Cpu, CpuOptions, Dtype, Form, Gradients, Incarnations, Key, Mechanism, Plan, Row, Shard};
-use corrnoise_cuda::{Cuda, DeviceGradient, HostMade, HostMadeOptions, MadeOnHost, OnCuda};
+use corrnoise_cuda::{Cuda, CudaOptions, DeviceGradient, HostMade, HostMadeOptions, MadeOnHost, OnCuda};
 use corrnoise_cuda_suite::compare::ways;
 use corrnoise_testkit::cases::{inverse_square_root_coefs, square_root_coefs};
 use cuda::control;
@@ -264,11 +264,13 @@ fn raw(gradient: &mut CudaSlice<f32>) -> DeviceGradient<'static> {
 fn a_schedule_that_could_not_end_is_cleared() {
     const DEVICE: usize = 0;
     let stream = corrnoise_cuda::stream(DEVICE).unwrap();
-    let plan = Plan::new(8, Form::independent(), 0.75).unwrap();
+    let plan = Plan::new(8, Form::blt(&[0.3], &[0.9]).unwrap(), 0.75).unwrap();
     let shard = Shard::whole(1_024).unwrap();
     control::secrets(&secrets(255, &plan, &shard, 0));
+    // A replay whose first rows are made when it begins has calls left to fail once its schedule is on the device.
+    let options = CudaOptions { rows_ahead: Some(4), ..CudaOptions::default() };
     for nth in 0.. {
-        let mut noise = Mechanism::cuda(&plan, key(255), shard.clone(), &stream).unwrap();
+        let mut noise = Mechanism::cuda_with(&plan, key(255), shard.clone(), &stream, options).unwrap();
         control::spoil(Some(control::Spoil::FailFrom(nth)));
         let begun = noise.begin_replay(4);
         let (_, hit) = control::spoilt();
