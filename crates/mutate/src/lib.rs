@@ -28,3 +28,4 @@ pub mod ptx;
 pub mod report;
 pub mod run;
 pub mod source;
+mod wide;

@@ -5,6 +5,7 @@ use crate::excused::{Excuse, excuse};
 use crate::judge::{Setting, Verdict, judge, leaping};
 use crate::ptx::Module;
 use crate::report::{Outcome, Report};
+use crate::wide;
 use corrnoise::{Dtype, with_element};
 use corrnoise_cuda_suite::cases::{self, Expected};
 use corrnoise_cuda_suite::compare::Both;
@@ -37,6 +38,8 @@ pub struct Suite<E> {
     leaping: [Expected<E>; 1],
     /// The large cases, made when a mutant first survives the small ones.
     deep: OnceLock<Vec<Expected<E>>>,
+    /// Set once the unchanged module has passed the wide launches.
+    wide: OnceLock<()>,
 }
 
 impl<E: Both> Suite<E> {
@@ -46,7 +49,7 @@ impl<E: Both> Suite<E> {
         let small = cases::fast(module, is_f16)?.into_iter().map(Expected::new);
         let small = small.collect::<corrnoise::Result<_>>()?;
         let leaping = [Expected::new(cases::leaping(module)?)?];
-        Ok(Suite { module: module.to_owned(), small, leaping, deep: OnceLock::new() })
+        Ok(Suite { module: module.to_owned(), small, leaping, deep: OnceLock::new(), wide: OnceLock::new() })
     }
 
     /// Fails unless the unchanged module passes its cases, and unless they load it: else every mutant of it would survive.
@@ -69,6 +72,19 @@ impl<E: Both> Suite<E> {
             verdict = judge(device, committed, &leaps, &self.leaping, Setting::leaping(&self.module));
         }
         if verdict != Verdict::Survived || !deep {
+            return verdict;
+        }
+        // Unwritten registers are also zero once: a number that is lost could be taken for one that is not wide.
+        let zero = Setting { unwritten: [0; 2], ..ordinary };
+        let wide = |text: &str| {
+            let judge = |setting| wide::judge::<E>(device, &self.module, committed, text, setting);
+            let first = judge(ordinary);
+            if first == Verdict::Survived { judge(zero) } else { first }
+        };
+        self.wide
+            .get_or_init(|| assert_eq!(wide(committed), Verdict::Survived, "{}, unchanged", self.module));
+        verdict = wide(mutated);
+        if verdict != Verdict::Survived {
             return verdict;
         }
         let make = || {
