@@ -1,7 +1,7 @@
 //! Runs a mutation test: draws mutants, judges them on several devices of the stand-in in parallel, and reports.
 
 use crate::draw::{Draw, Filter, Mutant};
-use crate::excused::{Excuse, excuse};
+use crate::excused::{Excuse, Kind, excuse};
 use crate::judge::{Setting, Verdict, judge, leaping};
 use crate::ptx::Module;
 use crate::report::{Outcome, Report};
@@ -28,6 +28,8 @@ pub struct Options {
     pub jobs: usize,
     /// Whether each verdict is printed as soon as it is known.
     pub verbose: bool,
+    /// Whether the large cases are spared mutants that a class calls equivalent.
+    pub trust: bool,
 }
 
 /// The cases of one module and gradient type with the CPU's results.
@@ -171,7 +173,7 @@ fn judge_group<E: Both>(
             scope.spawn(move || {
                 loop {
                     let Some(mutant) = next.lock().ok().and_then(|mut next| next.next()) else { return };
-                    let outcome = judge_one(device, module, mutant, suite, options.verbose);
+                    let outcome = judge_one(device, module, mutant, suite, options);
                     if let Ok(mut outcomes) = outcomes.lock() {
                         outcomes.push((mutant.line, outcome));
                     }
@@ -195,19 +197,20 @@ fn judge_one<E: Both>(
     module: &Module,
     mutant: &Mutant,
     suite: &Suite<E>,
-    verbose: bool,
+    options: &Options,
 ) -> Outcome {
     let start = Instant::now();
     let kernel = &module.kernels[mutant.kernel];
     let text = module.with_line(kernel, mutant.line, &mutant.after);
     let excuse = excuse(module, kernel, mutant);
-    // The large cases run whatever the class says: they are what shows that it says too much.
-    let verdict = suite.judge(device, &module.text, &text, true);
+    // Unless it is trusted, the large cases run whatever the class says: they are what shows that it says too much.
+    let trusted = options.trust && excuse.is_some_and(|excuse| excuse.kind == Kind::Equivalent);
+    let verdict = suite.judge(device, &module.text, &text, !trusted);
     let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let after = if mutant.after.is_empty() { "(nothing)".to_owned() } else { plain(&mutant.after) };
     let change = format!("line {}: {} -> {after}", mutant.line + 1, plain(&mutant.before));
     let name = kernel.name.strip_prefix("noise_").unwrap_or(&kernel.name).to_owned();
-    if verbose {
+    if options.verbose {
         let seconds = start.elapsed().as_secs_f64();
         println!("{} {name} {}: {change}: {verdict:?} ({seconds:.2} s)", module.name, mutant.operator.name());
         if let Some(Excuse { kind, reason }) = excuse {
