@@ -96,6 +96,40 @@ pub fn limit(device: usize, instructions: u64) {
     check(function(index(device), instructions), device);
 }
 
+/// Leaves out the blocks before `block` of every launch on `device` from now on; 0 runs all. So the last blocks of a grid can be tested
+/// that is too large to run.
+pub fn first_block(device: usize, block: u64) {
+    // SAFETY: the stand-in's symbol of that name has this signature.
+    let function = unsafe { symbol::<extern "C" fn(c_int, u64) -> bool>(b"corrnoise_sim_first_block\0") };
+    check(function(index(device), block), device);
+}
+
+/// Puts the next allocation on `device` at an address, so that a test need not have all of the memory that a kernel's strides span. It
+/// fails if the address is no multiple of 256, or if something lies there. Only addresses from 2^56 on are never handed out otherwise.
+pub fn place_next(device: usize, address: u64) {
+    // SAFETY: the stand-in's symbol of that name has this signature.
+    let function = unsafe { symbol::<extern "C" fn(c_int, u64) -> bool>(b"corrnoise_sim_place_next\0") };
+    check(function(index(device), address), device);
+}
+
+/// Begins to keep the arguments of launches on `device`, for [`launched`], or ends that.
+pub fn watch_launches(device: usize, watches: bool) {
+    // SAFETY: the stand-in's symbol of that name has this signature.
+    let function = unsafe { symbol::<extern "C" fn(c_int, bool) -> bool>(b"corrnoise_sim_watch_launches\0") };
+    check(function(index(device), watches), device);
+}
+
+/// The arguments of a kernel's last launch on `device` since [`watch_launches`], as many bytes as the buffer has; false if there was none, or
+/// if they are fewer.
+pub fn launched(device: usize, kernel: &str, to: &mut [u8]) -> bool {
+    let kernel = text(kernel);
+    type Function = unsafe extern "C" fn(c_int, *const c_char, *mut u8, usize) -> bool;
+    // SAFETY: the stand-in's symbol of that name has this signature.
+    let function = unsafe { symbol::<Function>(b"corrnoise_sim_launched\0") };
+    // SAFETY: the name is NUL-terminated, and the buffer has as many bytes.
+    unsafe { function(index(device), kernel.as_ptr(), to.as_mut_ptr(), to.len()) }
+}
+
 /// The value of a register of the stand-in before its first write, in even lanes and in odd ones, unless [`unwritten`] sets
 /// another. It is neither zero nor NaN nor an address, so that a result shows it; as a predicate or a flag it is true in half
 /// of the lanes.

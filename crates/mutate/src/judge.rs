@@ -55,11 +55,7 @@ pub fn judge<E: Element>(
     cases: &[Expected<E>],
     setting: Setting,
 ) -> Verdict {
-    control::mutate_clear(device);
-    control::set_capability(device, setting.capability);
-    control::mutate_where_found(device, committed, mutated);
-    control::limit(device, BUDGET);
-    control::unwritten(device, setting.unwritten);
+    configure(device, committed, mutated, setting);
     for expected in cases {
         let stream = new_context(device).and_then(|()| corrnoise::cuda::stream(device));
         let outcome = stream.and_then(|stream| expected.difference_counting(&stream, setting.stride));
@@ -75,9 +71,18 @@ pub fn judge<E: Element>(
     Verdict::Survived
 }
 
+/// Lets one device load `mutated` in the place of `committed`, under a setting.
+pub(crate) fn configure(device: usize, committed: &str, mutated: &str, setting: Setting) {
+    control::mutate_clear(device);
+    control::set_capability(device, setting.capability);
+    control::mutate_where_found(device, committed, mutated);
+    control::limit(device, BUDGET);
+    control::unwritten(device, setting.unwritten);
+}
+
 /// Resets the device's context. A fault stays in a context, and so do the module and the control block of a captured graph,
 /// which also keep the context from ending by itself.
-fn new_context(device: usize) -> corrnoise::Result<()> {
+pub(crate) fn new_context(device: usize) -> corrnoise::Result<()> {
     let failed = |error| corrnoise::Error::Device(format!("empty the context of device {device}: {error}"));
     corrnoise::cuda::cudarc::driver::result::init().map_err(failed)?;
     // SAFETY: one thread judges on a device, and no value of an earlier case is left but those that were forgotten.

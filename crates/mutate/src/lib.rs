@@ -12,6 +12,7 @@
 //! | `source` | the same for `kernels/*.cu` and `*.cuh`, through the pinned compiler |
 //! | `coverage` | which instructions the small cases execute |
 //! | `judge` | runs a mutant until the first difference |
+//! | `wide` | launches with numbers that no test has memory or time for |
 //! | `excused` | the survivors that no case can kill, as classes with a reason each |
 //! | `report` | the table |
 //!
@@ -28,3 +29,4 @@ pub mod ptx;
 pub mod report;
 pub mod run;
 pub mod source;
+mod wide;

@@ -16,6 +16,7 @@ Mutates the CUDA kernels, one change at a time, and tells which mutants the case
   --jobs N           judged at a time (the number of cores)
   --source           mutates kernels/*.cu and *.cuh, through the pinned compiler of kernels/build
   --coverage         no mutants: says which instructions no small case executes
+  --trust            spares mutants that a class calls equivalent the large cases
   --verbose          says every verdict as it is known
 
 Exit status 1 if a mutant survives without a known reason, or is killed although its class calls it equivalent.";
@@ -23,13 +24,17 @@ Exit status 1 if a mutant survives without a known reason, or is killed although
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>, String> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let filter = Filter::default();
-    let mut options = Options { seed: 1, count: 300, filter, jobs, verbose: false };
+    let mut options = Options { seed: 1, count: 300, filter, jobs, verbose: false, trust: false };
     while let Some(name) = arguments.next() {
         if name == "--help" {
             return Ok(None);
         }
         if name == "--coverage" {
             options.count = 0;
+            continue;
+        }
+        if name == "--trust" {
+            options.trust = true;
             continue;
         }
         if name == "--verbose" {

@@ -31,7 +31,8 @@ fn some_modules() -> Filter {
 #[test]
 fn a_sample_of_mutants_is_noticed() {
     let _alone = DEVICES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let options = Options { seed: 20, count: 40, filter: some_modules(), jobs: 2, verbose: false };
+    let options =
+        Options { seed: 20, count: 40, filter: some_modules(), jobs: 2, verbose: false, trust: false };
     let report = run(&ptx::committed().unwrap(), &options).unwrap();
     println!("{report}");
     assert!(report.unexplained().is_empty() && report.misjudged().is_empty(), "{report}");

@@ -1,5 +1,6 @@
 //! The library's side of [`control`](crate::control): the functions that it calls in the `libcuda` that the process has loaded.
 
+use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int};
 
 use super::boundary::Out;
@@ -56,6 +57,48 @@ pub extern "C" fn corrnoise_sim_mutate_clear(device: c_int) -> bool {
 pub extern "C" fn corrnoise_sim_limit(device: c_int, instructions: u64) -> bool {
     let locked = ordinal(device).and_then(|ordinal| state::device(ordinal).ok());
     locked.map(|mut device| device.watch.limit = instructions).is_some()
+}
+
+/// Sets the first block that runs of later launches. Returns whether there is such a device.
+#[unsafe(no_mangle)]
+pub extern "C" fn corrnoise_sim_first_block(device: c_int, block: u64) -> bool {
+    let locked = ordinal(device).and_then(|ordinal| state::device(ordinal).ok());
+    locked.map(|mut device| device.watch.first_block = block).is_some()
+}
+
+/// Puts the next allocation of a device at an address. Returns whether there is such a device.
+#[unsafe(no_mangle)]
+pub extern "C" fn corrnoise_sim_place_next(device: c_int, address: u64) -> bool {
+    let locked = ordinal(device).and_then(|ordinal| state::device(ordinal).ok());
+    locked.map(|mut device| device.memory.place_next(address)).is_some()
+}
+
+/// Begins or ends to keep the arguments of a device's launches. Returns whether there is such a device.
+#[unsafe(no_mangle)]
+pub extern "C" fn corrnoise_sim_watch_launches(device: c_int, watches: bool) -> bool {
+    let locked = ordinal(device).and_then(|ordinal| state::device(ordinal).ok());
+    locked.map(|mut device| device.watch.launches = watches.then(HashMap::new)).is_some()
+}
+
+/// Copies the first `len` bytes of the arguments of a kernel's last launch. Returns whether one was watched and has as many.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn corrnoise_sim_launched(
+    device: c_int,
+    kernel: *const c_char,
+    to: *mut u8,
+    len: usize,
+) -> bool {
+    // SAFETY: `control` passes a CString.
+    let name = unsafe { CStr::from_ptr(kernel) }.to_string_lossy();
+    let locked = ordinal(device).and_then(|ordinal| state::device(ordinal).ok());
+    let Some(device) = locked else { return false };
+    let launches = device.watch.launches.as_ref();
+    let Some(arguments) = launches.and_then(|launches| launches.get(&*name)?.get(..len)) else {
+        return false;
+    };
+    // SAFETY: `control` passes a buffer of `len` bytes.
+    unsafe { to.copy_from_nonoverlapping(arguments.as_ptr(), len) };
+    true
 }
 
 /// Sets the compute capability of a device, written as 80 for 8.0. Returns whether there is such a device.

@@ -16,6 +16,7 @@ mod scalar;
 mod toward_zero;
 mod warp;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::memory::{Accessor, Memory, Shared};
@@ -46,6 +47,10 @@ pub(crate) struct Watch {
     /// The value of a register before its first write, in even lanes and in odd ones.
     pub unwritten: [u32; 2],
     pub approximation: Approximation,
+    /// The first block of a launch that runs; the blocks before it are left out.
+    pub first_block: u64,
+    /// The arguments of the last launch of each kernel by name, while launches are watched.
+    pub launches: Option<HashMap<String, Vec<u8>>>,
     /// Per line of the module, while lines are watched: [`Watch::RAN`] and [`Watch::PASSED`].
     pub lines: Option<Vec<u8>>,
 }
@@ -60,7 +65,8 @@ impl Watch {
 impl Default for Watch {
     fn default() -> Self {
         let approximation = Approximation::default();
-        Self { limit: LIMIT, unwritten: crate::control::UNWRITTEN, approximation, lines: None }
+        let unwritten = crate::control::UNWRITTEN;
+        Self { limit: LIMIT, unwritten, approximation, first_block: 0, launches: None, lines: None }
     }
 }
 
@@ -72,6 +78,9 @@ pub(crate) fn run(
     watch: &mut Watch,
 ) -> Result<(), Failure> {
     traffic.launches += 1;
+    if let Some(launches) = &mut watch.launches {
+        launches.insert(launch.kernel.name.clone(), launch.params.clone());
+    }
     let machine = Machine::new(launch, memory, traffic, watch);
     #[cfg(target_arch = "x86_64")]
     if machine.has_avx2 {
@@ -95,7 +104,7 @@ fn run_grid<const FAST: bool>(mut machine: Machine) -> Result<(), Failure> {
     let launch = machine.launch;
     let [threads, blocks] = [launch.block, launch.grid].map(product);
     let mut crew = Crew::new(&machine, threads);
-    for block in 0..blocks {
+    for block in machine.watch.first_block..blocks {
         crew.enter_block(&mut machine, block);
         while let Some(warp) = crew.next(&mut machine).map_err(|error| machine.explain(block, error))? {
             machine.warp::<FAST>(warp).map_err(|fault| machine.explain(block, fault))?;

@@ -27,11 +27,13 @@ const GAP: u64 = 1 << 20;
 
 /// The address space of one device.
 pub(crate) struct Memory {
-    /// The allocations in ascending order, because addresses are handed out in ascending order.
+    /// The allocations in ascending order.
     blocks: Vec<Block>,
     /// The base and the length of every freed allocation, sorted by base when needed; messages name them.
     freed: Vec<(u64, u64)>,
     next: u64,
+    /// The address that the next allocation gets instead.
+    placed: Option<u64>,
     used: u64,
     /// The number of the current launch: shadow cells of earlier launches are void.
     launch: u64,
@@ -42,13 +44,18 @@ pub(crate) struct Memory {
 impl Memory {
     pub(crate) fn new(ordinal: usize) -> Self {
         let next = (16 + ordinal as u64) << 44;
-        Self { blocks: Vec::new(), freed: Vec::new(), next, used: 0, launch: 0, epoch: 0 }
+        Self { blocks: Vec::new(), freed: Vec::new(), next, placed: None, used: 0, launch: 0, epoch: 0 }
     }
 
     /// Frees every allocation; their addresses are not used again.
     pub(crate) fn clear(&mut self) {
         self.freed.extend(self.blocks.drain(..).map(|block| (block.base, block.len())));
         self.used = 0;
+    }
+
+    /// Puts the next allocation at an address, which a test chooses where nothing else will lie: such an address may be used again.
+    pub(crate) fn place_next(&mut self, address: u64) {
+        self.placed = Some(address);
     }
 
     pub(crate) fn available(&self) -> u64 {
@@ -63,10 +70,15 @@ impl Memory {
             let text = format!("{len} bytes asked for, {} of {TOTAL} free", self.available());
             return Err(Failure::new(Status::OutOfMemory, text));
         }
-        let base = self.next;
-        self.next = (base + len as u64 + GAP).next_multiple_of(ALIGNMENT);
+        let base = self.placed.take().unwrap_or(self.next);
+        let index = self.blocks.partition_point(|block| block.base <= base);
+        if base == self.next {
+            self.next = (base + len as u64 + GAP).next_multiple_of(ALIGNMENT);
+        } else if !self.is_free(base, len as u64) {
+            return Err(Failure::invalid_value(format!("{len} bytes at {base:#x}, which are not free")));
+        }
         self.used += len as u64;
-        self.blocks.push(Block::new(base, len, kind));
+        self.blocks.insert(index, Block::new(base, len, kind));
         Ok(base)
     }
 
@@ -74,6 +86,11 @@ impl Memory {
     pub(crate) fn bytes_of(&self, address: u64) -> Option<&[u8]> {
         let index = self.blocks.binary_search_by_key(&address, |block| block.base).ok()?;
         Some(self.blocks[index].bytes())
+    }
+
+    fn is_free(&self, base: u64, len: u64) -> bool {
+        let meets = |block: &Block| base < block.base + block.len() && block.base < base + len;
+        base.is_multiple_of(ALIGNMENT) && !self.blocks.iter().any(meets)
     }
 
     pub(crate) fn free(&mut self, address: u64) -> Result<(), Failure> {
@@ -244,6 +261,26 @@ mod tests {
         memory.allocate(10, Kind::Global).unwrap();
         memory.free(a).unwrap();
         memory.allocate(11, Kind::Global).unwrap();
+    }
+
+    #[test]
+    fn an_allocation_lies_where_a_test_wants_it() {
+        let mut memory = Memory::new(0);
+        let a = memory.allocate(64, Kind::Global).unwrap();
+        let far = 1 << 57;
+        for taken in [far, a, far + 1] {
+            memory.place_next(taken);
+            assert_eq!(memory.allocate(64, Kind::Global).is_ok(), taken == far);
+        }
+        memory.place_next(far - 256);
+        assert!(memory.allocate(257, Kind::Global).is_err());
+        let b = memory.allocate(64, Kind::Global).unwrap();
+        assert!(a < b && b < far);
+        memory.write(b, &[1]).unwrap();
+        memory.write(far, &[2]).unwrap();
+        let mut out = [0];
+        memory.read(b, &mut out).unwrap();
+        assert_eq!(out, [1]);
     }
 
     #[test]

@@ -2,11 +2,11 @@
 //! case belong to one incarnation and to the plan.
 
 use super::case::{Action, Case, Lowered, Onto};
-use super::rare;
 use super::runs::Runs;
 use super::shared::{
     TILE, TWO_TILES, edges, ended, far, infinities, on_the_grid, one_by_one, replay_in_parts,
 };
+use super::{rare, tiny};
 use corrnoise::backend::Add;
 use corrnoise::cuda::CudaOptions;
 use corrnoise::form::{Kernel, Ring};
@@ -53,8 +53,15 @@ pub(super) fn fast(runs: Runs, rows: usize, f16: bool) -> Result<Vec<Case>> {
         on_the_grid(runs, steps)?.with_options(options),
         long_table(runs)?.with_options(options),
     ];
-    if matches!(runs, Runs::Ring { .. }) {
-        cases.push(varying(rows)?.with_options(options));
+    match runs {
+        Runs::Ring { .. } => cases.push(varying(rows)?.with_options(options)),
+        Runs::Blt(buffers) => {
+            cases.push(long_turns(runs)?);
+            if buffers > 1 {
+                cases.push(tiny::huge_scales(buffers, options)?);
+            }
+        }
+        Runs::Regenerate => cases.push(tiny::tiny_weights(options)?),
     }
     if f16 {
         cases.push(overflows(runs)?);
@@ -75,6 +82,8 @@ pub(super) fn deep(runs: Runs, rows: usize) -> Result<Vec<Case>> {
         rare::last_bits(runs, ROW_BY_ROW)?,
         rare::extensions(runs, ROW_BY_ROW)?,
         rare::many_tails(runs, ROW_BY_ROW)?,
+        rare::fine_edges(runs, ROW_BY_ROW)?,
+        rare::beyond(runs, ROW_BY_ROW)?,
         Case::new("deep", plan, segments, one_by_one(steps, onto)).with_options(options),
     ];
     cases.extend(rare::ends(runs, options)?);
@@ -86,6 +95,13 @@ fn turns(runs: Runs, rows: usize) -> Result<Case> {
     let plan = Plan::new(48, runs.form(rows + 5)?.with_restarts(37)?, 0.7313)?.with_finest_grid()?;
     let actions = one_by_one(steps(&plan, 0..48)?, |i| [Onto::Cancelled, Onto::Values][i % 2]);
     Ok(Case::new("turns", plan, [(100..19 * TILE + 7, 0)], actions))
+}
+
+/// Turns of sixteen rows, the most that a BLT makes: which of them begin anew takes all bits of a word.
+fn long_turns(runs: Runs) -> Result<Case> {
+    let plan = Plan::new(40, runs.form(0)?.with_restarts(7)?, 0.7313)?.with_finest_grid()?;
+    let actions = one_by_one(steps(&plan, 0..40)?, |i| [Onto::Cancelled, Onto::Values][i % 2]);
+    Ok(Case::new("long turns", plan, [(9..3 * TILE + 7, 0)], actions).with_options(self::options(Some(16))))
 }
 
 /// Turns of three rows, on fewer tiles than rows and on more, and restarts within a turn.

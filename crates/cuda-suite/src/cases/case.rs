@@ -1,6 +1,7 @@
 //! A test case for (mutated) kernels: a plan, segments of the coordinate space, and a list of actions.
 
 use super::edge::{Noise, edge, in_units};
+use super::fine::{beyond, fine_edge};
 use super::witnesses::few_keys;
 use corrnoise::backend::{Add, Step, StepKernel};
 use corrnoise::cuda::CudaOptions;
@@ -31,6 +32,15 @@ pub enum Onto {
         /// true for the value exactly between two points.
         above: bool,
     },
+    /// As [`Onto::Edge`] on a grid, but small enough for gradients of 16 bits to have it to the last bit where the noise is close to a
+    /// limit of the rounding; elsewhere [`Onto::Zero`].
+    Fine {
+        /// True for the value exactly between two points, false for one that is 2⁻²² units smaller.
+        exactly: bool,
+    },
+    /// A value so far beyond 2²⁴ units that f32 rounds its sum with the noise, which it brings next to the middle between two values of
+    /// the gradient's type; where there is none, [`Onto::Cancelled`].
+    Beyond,
     /// Halves of grid units and their neighbours, numbers of units where f32 has no more fractions, and numbers that are no gradients.
     Units,
     /// The value one everywhere, but infinity at one or two places of a segment.
@@ -64,7 +74,7 @@ const SPECIAL: [f32; 13] = [
 impl Onto {
     /// Whether the gradient depends on the step's noise.
     pub fn follows_noise(self) -> bool {
-        matches!(self, Onto::Cancelled | Onto::Halfway | Onto::Edge { .. })
+        matches!(self, Onto::Cancelled | Onto::Halfway | Onto::Edge { .. } | Onto::Fine { .. } | Onto::Beyond)
     }
 
     /// The value at place `i` of segment `segment`; `place` is its place in the buffer, and `noise` is what will be added to it.
@@ -72,6 +82,12 @@ impl Onto {
         E::from_f32(match (self, noise.fraction) {
             (Onto::Edge { above }, Some(fraction)) => grid_edge(fraction, noise.unit, place, above),
             (Onto::Edge { above }, None) => edge::<E>(noise.value, above),
+            (Onto::Fine { exactly }, Some(fraction)) => {
+                fine_edge(fraction, exactly).unwrap_or(0.0) * noise.unit
+            }
+            (Onto::Beyond, Some(fraction)) => {
+                beyond::<E>(noise.integer, fraction, noise.unit).unwrap_or(-noise.value)
+            }
             (onto, _) => onto.other::<E>(segment, i, place, noise),
         })
     }
@@ -84,7 +100,7 @@ impl Onto {
         Noise { value: noise, unit, .. }: Noise,
     ) -> f32 {
         match self {
-            Onto::Cancelled | Onto::Edge { .. } => -noise,
+            Onto::Cancelled | Onto::Edge { .. } | Onto::Fine { .. } | Onto::Beyond => -noise,
             Onto::Halfway => halfway::<E>(noise) - noise,
             Onto::Units => in_units(place) * unit,
             Onto::Zero => 0.0,

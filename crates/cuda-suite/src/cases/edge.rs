@@ -9,6 +9,8 @@ pub(super) struct Noise {
     pub(super) value: f32,
     /// The unit of the grid.
     pub(super) unit: f32,
+    /// On a grid, the integer of `Grid::noise`, 3 less than that nearest to the noise.
+    pub(super) integer: f32,
     /// On a grid, 3 more than the distance of the noise, its dither included, from the nearest integer in units.
     pub(super) fraction: Option<f32>,
 }

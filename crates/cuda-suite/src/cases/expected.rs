@@ -134,11 +134,11 @@ fn noise_of(case: &Case, cpu: &mut Cpu, step: &Lowered) -> corrnoise::Result<Vec
         for (at, coord) in place.zip(segment.clone()) {
             noise[at] = match step.add {
                 Add::Plain(scale) => Noise { value: scale * values[at], ..Noise::default() },
-                Add::OnGrid(grid) => Noise {
-                    value: grid.scale * values[at] * grid.unit,
-                    unit: grid.unit,
-                    fraction: Some(grid.noise(values[at], dither.word(coord)).1),
-                },
+                Add::OnGrid(grid) => {
+                    let (integer, fraction) = grid.noise(values[at], dither.word(coord));
+                    let value = grid.scale * values[at] * grid.unit;
+                    Noise { value, unit: grid.unit, integer, fraction: Some(fraction) }
+                }
             };
         }
     }

@@ -8,7 +8,7 @@ use super::runs::Runs;
 use super::shared::{
     TILE, TWO_TILES, edges, ended, far, infinities, on_the_grid, one_by_one, replay_in_parts,
 };
-use super::{ahead, rare};
+use super::{ahead, rare, tiny};
 use corrnoise::cuda::CudaOptions;
 use corrnoise::{Family, Plan, Result, Rounds, Row};
 use std::ops::Range;
@@ -45,11 +45,16 @@ pub fn fast(module: &str, f16: bool) -> Result<Vec<Case>> {
         cases.push(overflows(runs)?);
     }
     match runs {
-        Runs::Blt(_) => cases.push(scheduled_incarnations(runs)?),
+        Runs::Blt(buffers) => {
+            cases.push(scheduled_incarnations(runs)?);
+            if buffers > 1 {
+                cases.push(tiny::huge_scales(buffers, CudaOptions::default())?);
+            }
+        }
         Runs::Ring { .. } => {
             cases.extend([one_band(runs)?, many_slots(runs)?, scheduled_incarnations(runs)?])
         }
-        Runs::Regenerate => cases.extend([incarnations(runs)?, long_list(runs)?]),
+        Runs::Regenerate => cases.extend([incarnations(runs)?, long_list(runs)?, tiny::no_terms(runs)?]),
     }
     Ok(cases)
 }
@@ -117,6 +122,14 @@ pub fn leaping(module: &str) -> Result<Case> {
     Ok(Case::new("leaping", plan, [(4..261, 0)], actions).with_options(ahead::options(ahead)))
 }
 
+/// A plan that a module's kernels run, with as many slots or terms, and the options that choose these kernels.
+pub fn plan(module: &str, num_steps: u64, slots: usize, restart: Option<u64>) -> Result<(Plan, CudaOptions)> {
+    let (runs, ahead) = Runs::of(module)?;
+    let form = runs.form(slots)?;
+    let form = restart.map_or(Ok(form.clone()), |every| form.with_restarts(every))?;
+    Ok((Plan::new(num_steps, form, 0.7313)?.with_finest_grid()?, ahead::options(ahead)))
+}
+
 /// Infinities in memory that allows accesses of four values and in memory that does not. Step numbers descend, so that each step must
 /// lower the overflow flag; in between, the largest values and NaN must not.
 fn overflows(runs: Runs) -> Result<Case> {
@@ -162,6 +175,8 @@ pub fn deep(module: &str) -> Result<Vec<Case>> {
         rare::last_bits(runs, CudaOptions::default())?,
         rare::extensions(runs, CudaOptions::default())?,
         rare::many_tails(runs, CudaOptions::default())?,
+        rare::fine_edges(runs, CudaOptions::default())?,
+        rare::beyond(runs, CudaOptions::default())?,
         deep,
     ];
     cases.extend(rare::ends(runs, CudaOptions::default())?);

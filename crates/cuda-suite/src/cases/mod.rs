@@ -7,6 +7,7 @@ mod case;
 mod device;
 mod edge;
 mod expected;
+mod fine;
 mod incarnations;
 mod list;
 #[cfg(test)]
@@ -14,11 +15,12 @@ mod mistakes;
 mod rare;
 mod runs;
 mod shared;
+mod tiny;
 mod witnesses;
 
 pub use case::{Action, Case, Lowered, Onto, Work};
 pub use expected::Expected;
-pub use list::{deep, fast, leaping};
+pub use list::{deep, fast, leaping, plan};
 
 use corrnoise::cuda::cudarc::driver::CudaStream;
 use corrnoise::{Dtype, Element};

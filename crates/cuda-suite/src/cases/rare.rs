@@ -4,7 +4,7 @@
 use super::case::{Action, Case, ENDS, Lowered, Onto};
 use super::runs::Runs;
 use super::shared::TILE;
-use super::witnesses;
+use super::{fine, witnesses};
 use corrnoise::cuda::CudaOptions;
 use corrnoise::{Plan, Result, Rounds, Row};
 
@@ -54,6 +54,37 @@ pub(super) fn tails(runs: Runs, options: CudaOptions) -> Result<Case> {
 pub(super) fn named_tails(runs: Runs, options: CudaOptions) -> Result<Case> {
     let row = witnesses::named_row()?;
     over_tiles("named tails", runs, options, witnesses::named_tiles(), [(row, 1.25, Onto::Cancelled)])
+}
+
+/// Noise next to the limits between two points of the grid, where even gradients of 16 bits show its last bit and that of its dither.
+pub(super) fn fine_edges(runs: Runs, options: CudaOptions) -> Result<Case> {
+    // A unit of 1/2 or 1: f16 has a fraction of 2⁻²² of it.
+    let onto = [Onto::Fine { exactly: true }, Onto::Fine { exactly: false }];
+    on_the_grid("fine edges", runs, options, 77.0, (fine::EDGES, fine::EDGES_SCALE), &onto)
+}
+
+/// Sums beyond 2²⁴ units whose rounding a gradient of 16 bits shows.
+pub(super) fn beyond(runs: Runs, options: CudaOptions) -> Result<Case> {
+    // A unit of 2⁻²⁰ or less: such sums are in the range of f16.
+    let stddev = 77.0 * 2_f64.powi(-20);
+    on_the_grid("beyond", runs, options, stddev, (fine::BEYOND, fine::BEYOND_SCALE), &[Onto::Beyond])
+}
+
+/// The first row over whole tiles, with a scale in units of the grid.
+fn on_the_grid(
+    name: &'static str,
+    runs: Runs,
+    options: CudaOptions,
+    stddev: f64,
+    (tiles, scale): (&[u64], f32),
+    onto: &[Onto],
+) -> Result<Case> {
+    let plan = Plan::new(1, runs.form(1)?, stddev)?.with_rounds(Rounds::R8)?;
+    let segments = tiles.iter().map(|tile| (TILE * tile..TILE * (tile + 1), 0));
+    let unit = 2_f32.powi(plan.grid_exponent());
+    let step = Lowered::of_row(&plan, Row::default(), 1.0)?.with_scale(&plan, scale * unit);
+    let actions = onto.iter().map(|onto| Action::Step(step.clone(), *onto)).collect();
+    Ok(Case::new(name, plan, segments, actions).with_options(options))
 }
 
 /// The blocks of `named_tails`, beside gradients in which the last bit of a normal shows.

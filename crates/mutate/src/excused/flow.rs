@@ -39,10 +39,41 @@ pub(super) fn rounds(change: &Change<'_>) -> bool {
         && change.definition(guard).is_some_and(is_test)
 }
 
+/// The count of a sum's terms, and the numbers of slots and of past outputs of a ring whose rows are made ahead.
 pub(super) fn counts(change: &Change<'_>) -> bool {
-    let counter = ["advance", "finish"].contains(&change.kernel.name.as_str());
-    let loads = change.old.opcode.starts_with("ld.") && !counter;
-    change.operator == Operator::Width && loads && !change.new_opcode().contains(".nc")
+    let from = |place: &str| change.old.operands.get(1).is_some_and(|from| from.ends_with(place));
+    let (ring, makes) = (change.module.starts_with("make_ring"), change.kernel.name == "make");
+    change.operator == Operator::Width
+        && match (change.old.opcode.as_str(), change.new_opcode()) {
+            ("ld.param.u32", "ld.param.u16") => (ring && (from("+140]") || from("+160]"))) || from("+148]"),
+            ("ld.global.u32", "ld.global.u16") => makes && !change.module.starts_with("make_blt"),
+            ("ld.shared.u32", "ld.shared.u16") => ring,
+            ("st.shared.u32", "st.shared.u16") => ring,
+            _ => false,
+        }
+}
+
+/// The upper half of a number that the host keeps small, by its place in the arguments or in a step's record.
+pub(super) fn small_count(change: &Change<'_>) -> bool {
+    let Some(new) = change.new.as_ref().filter(|_| change.operator == Operator::Width) else { return false };
+    let from = |place: &str| change.old.operands.get(1).is_some_and(|from| from.ends_with(place));
+    let (blt, makes) = (change.module.starts_with("blt"), change.kernel.name == "make");
+    let ring = change.module.starts_with("make_ring");
+    match (change.old.opcode.as_str(), new.opcode.as_str()) {
+        // The rounds divided by four, and the 1 of `plus`; the rows of a turn; the words of a launch of `stage`.
+        ("ld.param.u32", "ld.param.u16") => {
+            from("+156]")
+                || from("+164]")
+                || (makes && from("+296]"))
+                || (change.kernel.name == "stage" && change.old.operands[1] == "[stage_param_1]")
+                || ((blt || (makes && !ring)) && from("+140]"))
+        }
+        // A BLT's flag, or the slot of a row where there are as many slots as rows at a time.
+        ("ld.global.u32", "ld.global.u16") => (blt || (makes && !ring)) && from("+68]"),
+        // The grid of a launch has at most 2³¹ − 1 blocks, of one tile each.
+        ("ld.param.u64", "ld.param.u32") => ring && from("+64]"),
+        _ => false,
+    }
 }
 
 pub(super) fn one_block(change: &Change<'_>) -> bool {

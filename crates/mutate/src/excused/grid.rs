@@ -54,37 +54,6 @@ pub(super) fn exact(change: &Change<'_>) -> bool {
         }
 }
 
-/// The noise in units plus 1.5·2²³. Rounded otherwise, the fraction may be as much as 1 from 3, and with its dither be outside of [2, 4).
-pub(super) fn near_integer(change: &Change<'_>) -> bool {
-    change.old.opcode == "fma.rn.f32"
-        && change.operator == Operator::Rounding
-        && change.has_constant(&["0f4B400000"])
-}
-
-/// The sum of integers that is rounded beyond 2²⁴ units, and a dither word as a float, in kernels for 16-bit gradients.
-pub(super) fn of_sixteen_bits(change: &Change<'_>) -> bool {
-    let result = &change.old.operands[0];
-    let is_of_dither = |fma: &Instruction| {
-        let source = |register: &String| {
-            change.kernel.instructions.iter().find(|d| d.operands.first() == Some(register))
-        };
-        // The digits of the scale, with the power of two of a dither word.
-        let digits = |mov: &Instruction| {
-            source(&mov.operands[1]).is_some_and(|or| or.opcode == "or.b32" && or.operands[2] == "771751936")
-        };
-        let is_of_word =
-            |register: &String| source(register).is_some_and(|d| d.opcode == "mov.b32" && digits(d));
-        fma.opcode == "fma.rn.f32" && fma.operands.iter().skip(1).any(is_of_word)
-    };
-    change.operator == Operator::Rounding
-        && change.kernel.element() != "f32"
-        && match change.old.opcode.as_str() {
-            "add.rn.f32" => change.has_source(is_nearest),
-            "cvt.rn.f32.s32" => change.readers(result).any(is_of_dither),
-            _ => false,
-        }
-}
-
 /// The choice between one and two more words for a radius word of 0, and the second of them.
 pub(super) fn second_tail_word(change: &Change<'_>) -> bool {
     let old = change.old;

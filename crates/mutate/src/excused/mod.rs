@@ -8,6 +8,7 @@ mod flow;
 mod grid;
 mod numbers;
 mod turns;
+mod zeros;
 
 use crate::draw::Mutant;
 use crate::operators::Operator;
@@ -135,6 +136,28 @@ const EQUIVALENT: &[Class] = &[
     (grid::no_coordinate, "the value of a coordinate outside of its segment is stored nowhere"),
     (grid::no_grid, "the reciprocal of a grid's unit is positive, or 0 where there is no grid"),
     (turns::at_once, "it decides how many past outputs are read at a time; one by one the bits are the same"),
+    (
+        turns::division,
+        "in 64 bits every quotient is right, and within that division the compiler's second test has a known outcome",
+    ),
+    (
+        turns::root,
+        "the next step of the iteration corrects it, at every mantissa and with every approximation that is allowed: tests/roots.rs",
+    ),
+    (
+        zeros::exponent,
+        "the exponent is 0 or below 2^-60 in magnitude beside a product of 2^-31 or more, in which it is lost",
+    ),
+    (
+        zeros::fresh_buffer,
+        "a buffer of -0, or of less than 2^-90 that is multiplied with less than 2 before it is added to a normal, of 2^-46 or more, is lost there",
+    ),
+    (zeros::no_row, "the value of a row that the turn does not make is stored nowhere"),
+    (zeros::sum, "a sum of rows has a term that is not 0: whether it begins at 0 or at -0 does not show"),
+    (
+        flow::small_count,
+        "what the upper half counts is small: 20 rounds, 16 rows at a time, 960 words of `stage`, 2^31 tiles of a ring whose rows are made ahead, or it is a flag or 1",
+    ),
     (turns::sum_by_one, "x * 1 + y is y * 1 + x"),
     (
         flow::needless_tail,
@@ -143,20 +166,17 @@ const EQUIVALENT: &[Class] = &[
 ];
 
 /// Mutants whose difference needs more than a test has.
-const OUT_OF_REACH: &[Class] = &[
-    (
-        flow::counts,
-        "the upper half counts 2^32 tiles or scheduled steps, or 2^16 segments, slots or terms: more than memory or a test's time has",
-    ),
-    (
-        turns::division,
-        "numbers of less than 32 bits have one quotient, whichever division makes it: a test has neither 2^32 steps nor 2^28 tiles",
-    ),
-];
+const OUT_OF_REACH: &[Class] = &[(
+    flow::counts,
+    "the upper half counts 2^16 terms of a sum, or slots of a ring whose rows are made ahead: more than a test's time has",
+)];
 
 /// Mutants whose difference shows in too few values.
 const TOO_RARE: &[Class] = &[
-    (numbers::tiny, "a number below 2^-60 is added to one of ordinary size, and is lost in rounding"),
+    (
+        zeros::tiny,
+        "2^-63 in the place of a buffer that is 0 shows beside a normal below 2^-38, which is once in 2^38",
+    ),
     (
         numbers::extension,
         "the lowest bits of a tail's extension are rounded off, unless the radius word is nearly 0: once in 2^32 or less",
@@ -166,28 +186,8 @@ const TOO_RARE: &[Class] = &[
         "a pair looks at its limit only where another word of the block is small: the limit itself beside one is once in 2^45",
     ),
     (
-        grid::near_integer,
-        "whichever integer next to the noise is split off, what is left is kept exactly, but for fractions that their dither moves beyond 4, which lose their last bit: 2^-22 units",
-    ),
-    (
-        grid::of_sixteen_bits,
-        "a sum beyond 2^24 units and a dither word lose bits that a gradient of 16 bits does not have",
-    ),
-    (
         grid::second_tail_word,
         "a tail's second word shows only where the radius word is 0 and the first is below 2^24: once in 2^40 words; tests/twin.rs calls the function with such words",
-    ),
-    (
-        turns::root,
-        "the last step of a root corrects what is off by the last bit before it, but for a few of 2^24 arguments",
-    ),
-    (
-        turns::stride,
-        "the lowest bits of a stride move a dither word by less than 2^13 of 2^32, which a gradient of 16 bits shows less than once in millions of values",
-    ),
-    (
-        turns::last_of_fraction,
-        "a sum with a gradient of 16 bits meets the limit between two points of the grid once in millions of values, where the last bit of the fraction shows; with f32 the large cases choose such gradients",
     ),
 ];
 

@@ -108,13 +108,6 @@ pub(super) fn multiple(change: &Change<'_>) -> bool {
         && change.definition(&new.operands[1]).is_some_and(is_multiple)
 }
 
-pub(super) fn tiny(change: &Change<'_>) -> bool {
-    let bits = change.new.as_ref().and_then(|new| new.operands.get(1)?.strip_prefix("0f"));
-    let small = |bits: u32| bits & 0x7fff_ffff < 0x2180_0000;
-    let zero = change.is("mov.f32", &[(1, "0f00000000")]) || change.is("selp.f32", &[(1, "0f00000000")]);
-    zero && bits.and_then(|bits| u32::from_str_radix(bits, 16).ok()).is_some_and(small)
-}
-
 pub(super) fn extension(change: &Change<'_>) -> bool {
     let near = |other: &&Instruction| (change.old.line..change.old.line + 4).contains(&other.line);
     let feeds_tail = change.kernel.instructions.iter().filter(near).any(|other| other.opcode == "bfi.b64");

@@ -35,27 +35,51 @@ impl Change<'_> {
     }
 }
 
-/// The choice between a division in 64 bits and one in 32, and the ones that no test's numbers need.
+/// The choice between a division in 64 bits and one in 32, by a test of the number's upper half.
+///
+/// In 64 bits every quotient is right, so a test may send there whatever it likes; numbers are below 2⁴⁰, as a step's number is, or 16 times a
+/// number of tiles, of which there are at most 2³³. Within the division in 64 bits the compiler repeats the test, whose outcome is known by
+/// then: the block of its own division in 32 bits is never reached, or, from the block before it, computes the same quotient once more.
 pub(super) fn division(change: &Change<'_>) -> bool {
     if change.kernel.name != "make" {
         return false;
     }
     let old = change.old;
-    let chooses = |guard: &str| change.tells_width(guard.trim_start_matches(['@', '!']));
     let is = |count: usize, opcode: &str| change.before(count).is_some_and(|one| one.opcode == opcode);
+    let tells_width = |one: &Instruction| change.tells_width(one.guard.trim_start_matches(['@', '!']));
+    let number = change.new_integer(2).filter(|_| change.operator == Operator::Immediate);
     match old.opcode.as_str() {
-        "bra" if chooses(&old.guard) => true,
-        // The test, and what it looks at.
+        "bra" if tells_width(old) => {
+            let repeats = change.before(1).is_some_and(|one| one.opcode == "bra" && one.guard == old.guard);
+            let unguarded = change.operator == Operator::Guard
+                && change.new.as_ref().is_some_and(|new| new.guard.is_empty());
+            change.operator == Operator::Drop || (repeats && unguarded)
+        }
         "setp.eq.s64" => {
             let of_mask = |and: &Instruction| {
                 and.opcode == "and.b64" && and.operands.get(2).is_some_and(|m| m == UPPER_HALF)
             };
+            // The other comparisons are true of numbers whose upper half is not 0.
+            let never = number.is_some_and(|number| number as u32 != 0 || number as u64 >= 1 << 40);
             change.definition(&old.operands[1]).is_some_and(of_mask)
+                && (never || ["setp.lt.s64", "setp.le.s64"].contains(&change.new_opcode()))
         }
-        "and.b64" => old.operands[2] == UPPER_HALF,
-        "div.u64" => true,
-        "bra.uni" if is(1, "div.u64") => true,
-        // The compiler's own choice within a division in 64 bits: this block stands behind that of the division in 32.
+        "and.b64" => {
+            let upper = u64::MAX << 32;
+            let covers = |mask: i64| mask as u64 | u64::MAX << 40 | !upper == u64::MAX;
+            old.operands[2] == UPPER_HALF
+                && (number.is_some_and(covers) || ["or.b64", "xor.b64"].contains(&change.new_opcode()))
+        }
+        // From the block of the division in 32 bits to behind the next one, which computes the same.
+        "bra.uni" => {
+            let again = || {
+                let after = change.kernel.instructions.iter().skip_while(|other| other.line <= old.line);
+                let next: Vec<_> = after.take(3).map(|one| one.opcode.as_str()).collect();
+                next == ["cvt.u32.u64", "cvt.u32.u64", "div.u32"]
+            };
+            change.operator == Operator::Drop && is(1, "cvt.u64.u32") && is(2, "div.u32") && again()
+        }
+        // The block that is never reached stands behind that of the division in 32 bits.
         "cvt.u32.u64" | "div.u32" | "cvt.u64.u32" => (1..=4)
             .any(|place| is(place, "bra.uni") && is(place + 1, "cvt.u64.u32") && is(place + 2, "div.u32")),
         _ => false,
@@ -93,34 +117,22 @@ pub(super) fn sum_by_one(change: &Change<'_>) -> bool {
         && [[one, y], [y, one]].contains(&[&new.operands[1], &new.operands[2]])
 }
 
-/// The last bit of the noise's fraction of a unit, in kernels for 16-bit gradients.
-pub(super) fn last_of_fraction(change: &Change<'_>) -> bool {
-    let is_sum = |add: &Instruction| add.opcode == "add.rz.f32";
-    let is_fraction =
-        |fma: &Instruction| fma.opcode == "fma.rn.f32" && change.readers(&fma.operands[0]).any(is_sum);
-    change.operator == Operator::Rounding
-        && change.kernel.element() != "f32"
-        && change.old.opcode == "fma.rn.f32"
-        && (is_fraction(change.old) || change.readers(&change.old.operands[0]).any(is_fraction))
-}
+/// The place of a root's last sum behind its approximation.
+const LAST_OF_ROOT: usize = 10;
 
-/// The lowest bit of a dither's stride, which is set after the mixing, in kernels for 16-bit gradients.
-pub(super) fn stride(change: &Change<'_>) -> bool {
-    let mixed = change.old.operands.get(1).and_then(|word| change.definition(word));
-    change.is("or.b32", &[(2, "1")])
-        && change.kernel.element() != "f32"
-        && mixed.is_some_and(|xor| xor.opcode == "xor.b32")
-        && (change.new_opcode() == "xor.b32"
-            || change.new_integer(2).is_some_and(|bits| (0..16).contains(&bits)))
-}
-
-/// An operation of a root before its last, rounded otherwise or not fused. What the approximation allows is more than one such rounding.
+/// An operation of a root rounded otherwise, or not fused, which the next step of the iteration corrects. `tests/roots.rs` tries every mantissa with
+/// every approximation that the instruction may return: the root is the same but where the residue, the last but one, is not fused,
+/// and where the last sum itself is rounded otherwise.
 pub(super) fn root(change: &Change<'_>) -> bool {
     let is_root =
         |count: &usize| change.before(*count).is_some_and(|one| one.opcode == "rsqrt.approx.ftz.f32");
+    let Some(count) = (1..=LAST_OF_ROOT).find(is_root) else { return false };
     let in_two_steps = change.operator == Operator::Sign && change.after.contains("add.rn.f32");
-    // The tenth instruction is the last correction.
-    ["mul.rn.f32", "fma.rn.f32"].contains(&change.old.opcode.as_str())
-        && (change.operator == Operator::Rounding || in_two_steps)
-        && (1..10).any(|count| is_root(&count))
+    match change.old.opcode.as_str() {
+        "mul.rn.f32" => change.operator == Operator::Rounding,
+        "fma.rn.f32" if count == LAST_OF_ROOT => in_two_steps,
+        "fma.rn.f32" if count == LAST_OF_ROOT - 1 => change.operator == Operator::Rounding,
+        "fma.rn.f32" => change.operator == Operator::Rounding || in_two_steps,
+        _ => false,
+    }
 }
