@@ -5,7 +5,7 @@ X ~ N(0, K) and W = (1/b) sum_j exp(X_j - K_jj / 2), the likelihood ratio under 
     add = E (W - e^eps)_+      is the hockey stick of P against Q,
     rem = E (1 - e^eps W)_+    that of Q against P.
 
-Usage: python allocation.py small | middle | limits | real, which write allocation_{small,middle,limits,real}.txt.
+Usage: python allocation.py small | middle | limits | epochs | real, which write allocation_{small,middle,limits,epochs,real}.txt.
 
  * small: b = 2 and 3. One normal is integrated in closed form (Black-Scholes), the others by the trapezoidal rule, which converges
    exponentially for analytic integrands that decay like normals. The error stated is the difference of two grids that interleave; the
@@ -14,6 +14,7 @@ Usage: python allocation.py small | middle | limits | real, which write allocati
    sub-distribution on [0, top] of a lattice, convolved directly (no transform, no difference), each lognormal split between neighbours of
    the lattice so that it keeps its mean, for lattices h, h/2, h/4 and extrapolated to h = 0.
  * middle: b = 4 to 16, importance-sampled Monte Carlo on Gram matrices of real strategies; mean and standard error.
+ * epochs: random allocation redrawn in every epoch, independent noise, by Monte Carlo.
  * real: Monte Carlo at real sizes; the sigma at which max(add, rem) = delta, the worst error sigma * ||last row of A C^-1||, and their
    standard errors.
 
@@ -21,7 +22,7 @@ Importance sampling moves the mean of X by K a, which multiplies the density by 
 one bin each (`shifts`), for rem a = -t 1/b. Unbiased, whatever a and t are.
 Nothing here shares code or method with crates/planner/src/privacy/account/allocation.
 """
-import math, sys
+import math, os, sys
 import numpy as np
 
 erfc = np.frompyfunc(math.erfc, 1, 1)
@@ -174,7 +175,7 @@ def write_small():
         if math.sqrt(1 / np.diag(np.linalg.inv(K)).min() / K.max()) < (0.02 if b == 2 else 0.07): continue
         # Cheap: skip what has no delta worth a test.
         if eps > 0.2 + K.max() / 2 + 6.5 * math.sqrt(K.max()): continue
-        for h in (0.06, 0.03, 0.015):          # where the strike of the inner option passes 0, some integrands are smooth but steep
+        for h in (0.06, 0.03, 0.01) if b == 2 else (0.06, 0.03):    # where the strike of the inner option passes 0, some integrands are smooth but steep
             a, ae, r, re = small(K, eps, h)
             if not (ae > 1e-10 * a or re > 1e-10 * r): break
         if not (1e-13 < min(a, r) and max(a, r) < 0.95): continue
@@ -247,12 +248,16 @@ def monte_carlo(K, eps, samples, rng, size=10000):
     """(add, its standard error, rem, its standard error)"""
     L = np.linalg.cholesky(K + 1e-13 * K.max() * np.eye(len(K)))
     proposal = Proposal(K, eps, 1.0)
-    best = math.inf                            # the tilt of rem of least variance
+    # The tilt of rem that brings half of the samples to where they count. (The least sample variance would choose tilts that are far too
+    # large: there the few weights that matter are not seen.)
     pilot = next(batches(rng, L, 4000, 4000))
-    for t in (1.0, 2.0, 3.0, 4.0, 5.0, 6.5, 8.0, 11.0, 15.0, 20.0):
-        rem = Proposal.terms(with_tilt(proposal, t), pilot, rng)[1]
-        if np.count_nonzero(rem) > 200 and rem.std() / rem.mean() < best: best, chosen = rem.std() / rem.mean(), t
-    proposal = with_tilt(proposal, chosen if best < math.inf else 4.0)
+    low, high = 0.0, 100.0
+    for _ in range(15):
+        t = (low + high) / 2
+        w = log_mean_exp(pilot - t * K.mean(axis=1) - np.diag(K) / 2)
+        inside = np.count_nonzero(w < -eps) > len(pilot) // 2
+        low, high = (low, t) if inside else (t, high)
+    proposal = with_tilt(proposal, high)
     sums = np.zeros(4)
     for Y in batches(rng, L, samples, size):
         add, rem = proposal.terms(Y, rng)
@@ -279,7 +284,7 @@ def write_middle():
         if eps > 0.2 + K.max() / 2 + 5 * math.sqrt(K.max()) - math.log(b): continue
         values = monte_carlo(K, eps, 20000, rng)
         if not (1e-10 < min(values[0], values[2]) and max(values[0], values[2]) < 0.9): continue
-        values = monte_carlo(K, eps, 400000, rng)
+        values = monte_carlo(K, eps, 200000, rng)
         relative = max(values[1] / values[0], values[3] / values[2])
         if relative > 0.01: continue
         worst = max(worst, relative)
@@ -296,15 +301,16 @@ def strategies(n, bisrs):
 def write_real():
     rng = np.random.default_rng(1106)
     name = "allocation_real.txt"
-    open(name, "w").write("# strategy n b eps delta sigma sigma_standard_error worst_error worst_error_standard_error add/delta rem/delta at sigma\n"
+    if not os.path.exists(name): open(name, "w").write("# strategy n b eps delta sigma sigma_standard_error worst_error worst_error_standard_error add/delta rem/delta at sigma\n"
         f"# blt:1 has scale and decay {BLT1}, blt:2 {BLT2}, for every n\n")
-    for n, b, eps, delta, bisrs, samples in ((1000, 100, 2.0, 1e-6, (8, 16, 24, 32, 64, 100), 400000), (4000, 1000, 8.0, 1e-8, (16, 32, 64), 100000)):
+    for n, b, eps, delta, bisrs, samples in ((1000, 100, 2.0, 1e-6, (8, 16, 24, 32, 64, 100), 400000), (4000, 1000, 8.0, 1e-8, (16, 32, 64), 20000)):
         for strategy, c in strategies(n, bisrs):
+            if f"{strategy} {n} " in open(name).read(): continue    # rows that are there are kept
             K = gram(c, n, b)
             def log_delta(log_sigma, samples, seed):
                 values = monte_carlo(K * math.exp(-2 * log_sigma), eps, samples, np.random.default_rng(seed))
                 return values, math.log(max(values[0], values[2]) / delta)
-            few = 8000
+            few = samples // 10 if b > 500 else 8000
             x = math.log(math.sqrt(K.max()) / eps)
             step = 0.1
             value = log_delta(x, few, 1)[1]
@@ -386,6 +392,39 @@ def write_limits():
         print(line, flush=True)
         out.append(line)
     open("allocation_limits.txt", "w").write("\n".join(out) + "\n")
+
+def write_epochs():
+    """random allocation redrawn in each of k epochs of b steps, independent noise of multiplier 1 / sqrt(d): W is a product of k means of b
+    lognormals. Monte Carlo: in every epoch one bin of the mixture is moved by t d (add), or all by -t d / b (rem)."""
+    rng = np.random.default_rng(270)
+    out, samples = ["# b k eps add add_standard_error rem rem_standard_error d"], 40000
+    for b, k, eps, d in ((2, 2, 1.0, 0.3), (2, 5, 3.0, 0.5), (4, 3, 1.0, 0.3), (4, 10, 2.0, 0.2), (10, 2, 0.7, 0.4), (10, 4, 2.0, 0.8), (10, 20, 1.0, 0.1),
+            (20, 3, 0.8, 1.5), (20, 8, 1.0, 0.6), (30, 2, 0.4, 0.8), (30, 5, 0.6, 0.6), (30, 10, 1.5, 1.5)):
+        def terms(t, which, count):
+            log_w, log_weight = np.zeros(count), np.zeros(count)
+            for _ in range(k):
+                X = rng.standard_normal((count, b)) * math.sqrt(d)
+                if which == "add":
+                    X[np.arange(count), rng.integers(0, b, count)] += t * d
+                    log_weight -= log_mean_exp(t * X - t * t * d / 2)
+                else:
+                    X -= t * d / b
+                    log_weight += t * X.mean(axis=1) + t * t * d / (2 * b)
+                log_w += log_mean_exp(X - d / 2)
+            if which == "add": return np.where(log_w > eps, np.exp(log_w + log_weight) * -np.expm1(np.minimum(eps - log_w, 0)), 0.0)
+            return np.where(log_w < -eps, np.exp(log_weight) * -np.expm1(np.minimum(eps + log_w, 0)), 0.0)
+        values = []
+        for which in ("add", "rem"):
+            low, high = 0.0, 12.0 if which == "add" else 60.0
+            for _ in range(12):
+                t = (low + high) / 2
+                low, high = (low, t) if np.count_nonzero(terms(t, which, 1000)) > 500 else (t, high)
+            x = terms(high, which, samples)
+            values += [x.mean(), x.std() / math.sqrt(samples)]
+        line = f"{b} {k} {eps} " + " ".join(f"{v:.6e}" for v in values) + f" {d}"
+        print(line, f"# {values[1] / values[0]:.1%} {values[3] / max(values[2], 1e-300):.1%}", flush=True)
+        out.append(line)
+    open("allocation_epochs.txt", "w").write("\n".join(out) + "\n")
 
 if __name__ == "__main__":
     for what in sys.argv[1:]: globals()["write_" + what]()

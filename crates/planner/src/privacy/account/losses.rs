@@ -140,7 +140,7 @@ pub(super) struct Losses {
 
 impl Losses {
     /// `ln_never` is the other distribution's mass where no output is made, at a loss of −∞.
-    fn new(loss: Vec<f64>, ln_mass: Vec<f64>, ln_never: f64, ln_infinite: f64) -> Losses {
+    pub(super) fn new(loss: Vec<f64>, ln_mass: Vec<f64>, ln_never: f64, ln_infinite: f64) -> Losses {
         let mass: Vec<f64> = ln_mass.iter().map(|ln| ln.exp()).collect();
         let mut above = vec![(ln_never.exp(), ln_infinite.exp()); loss.len() + 1];
         for j in (0..loss.len()).rev() {
@@ -148,6 +148,15 @@ impl Losses {
             above[j] = (other + mass[j], own + (ln_mass[j] + loss[j]).exp());
         }
         Losses { loss, ln_mass, mass, above, ln_infinite }
+    }
+
+    /// δ of one step: `E[(1 − e^{ε − loss})₊]`.
+    pub(super) fn hockey_stick(&self, epsilon: f64) -> f64 {
+        let excess = |j: usize| match self.loss[j] > epsilon {
+            true => (self.ln_mass[j] + self.loss[j]).exp() * -(epsilon - self.loss[j]).exp_m1(),
+            false => 0.0,
+        };
+        (0..self.loss.len()).map(excess).sum::<f64>() + self.ln_infinite.exp()
     }
 
     pub(super) fn len(&self) -> usize {

@@ -171,64 +171,86 @@ impl Subsampled {
         Terms { terms, ln_infinite: fine.ln_infinite + (self.num_steps as f64).ln() }
     }
 
-    /// ε at δ, or a bound that is no larger than `enough`. Every turn gives a true bound, which is tight if the aim was right: the
-    /// turns end where it was.
+    /// ε at δ, or a bound that is no larger than `enough`.
     fn composed_epsilon(&self, direction: Direction, slack: Slack, ln_delta: f64, enough: f64) -> f64 {
         let (step, ends) = self.cells(ln_delta);
         // What is infinite takes a share of δ, which this bound does not count.
         let most = ln_delta - 2.0 * TAIL_SHARE.exp();
-        let mut aim = self.steps(&step.losses(&ends, direction)).chernoff_epsilon(most);
-        let mut sure = aim;
-        let mut before: Option<(f64, f64)> = None;
-        for turn in 0..TURNS {
-            if sure <= enough.max(TINY) {
-                break;
-            }
-            let slack = if turn == 0 { COARSE } else { slack };
-            let slack = (slack.share * aim).max(slack.absolute);
-            let terms = self.terms(direction, Aim { epsilon: aim, ln_delta, slack });
-            let (excess, found) = (terms.ln_delta(aim) - ln_delta, terms.epsilon(ln_delta, aim));
-            if !found.is_finite() {
-                break;
-            }
-            sure = sure.min(found);
-            if turn > 0 && excess.abs() <= CLOSE {
-                break;
-            }
-            // Away from its aim a bound is loose: where two aims show the slope, the secant goes further.
-            let secant = match before {
-                Some((other, its)) if its != excess => aim - excess * (aim - other) / (excess - its),
-                _ => found,
-            };
-            before = if turn > 0 && excess > -10.0 { Some((aim, excess)) } else { None };
-            let next = if excess < 0.0 { secant.clamp(0.5 * found, found) } else { found };
-            aim = next.min(sure);
-        }
-        sure
+        let start = self.steps(&step.losses(&ends, direction)).chernoff_epsilon(most);
+        converged_epsilon(slack, ln_delta, enough, start, |aim| self.terms(direction, aim))
     }
 
     /// The logarithm of δ at ε.
     fn composed_ln_delta(&self, direction: Direction, epsilon: f64) -> f64 {
         let (step, ends) = self.cells(-30.0);
-        let mut best = self.steps(&step.losses(&ends, direction)).chernoff_ln_delta(epsilon);
-        let mut sure = 0.0_f64;
-        for _ in 0..TURNS {
-            let slack = (FINE.share * epsilon).max(FINE.absolute);
-            let found =
-                self.terms(direction, Aim { epsilon, ln_delta: best.max(-700.0), slack }).ln_delta(epsilon);
-            sure = sure.min(found);
-            let moved = (found - best).abs();
-            best = found;
-            if moved <= CLOSE {
-                break;
-            }
-        }
-        sure
+        let start = self.steps(&step.losses(&ends, direction)).chernoff_ln_delta(epsilon);
+        converged_ln_delta(FINE, epsilon, start, |aim| self.terms(direction, aim))
     }
 }
 
+/// ε at δ, or a bound that is no larger than `enough`, from terms that are tight around an aim. `start` is a bound. Every turn gives a true
+/// bound, which is tight if the aim was right: the turns end where it was.
+pub(super) fn converged_epsilon(
+    slack: Slack,
+    ln_delta: f64,
+    enough: f64,
+    start: f64,
+    terms: impl Fn(Aim) -> Terms,
+) -> f64 {
+    let mut aim = start;
+    let mut sure = aim;
+    let mut before: Option<(f64, f64)> = None;
+    for turn in 0..TURNS {
+        if sure <= enough.max(TINY) {
+            break;
+        }
+        let slack = if turn == 0 { COARSE } else { slack };
+        let slack = (slack.share * aim).max(slack.absolute);
+        let terms = terms(Aim { epsilon: aim, ln_delta, slack });
+        let (excess, found) = (terms.ln_delta(aim) - ln_delta, terms.epsilon(ln_delta, aim));
+        if !found.is_finite() {
+            break;
+        }
+        sure = sure.min(found);
+        if turn > 0 && excess.abs() <= CLOSE {
+            break;
+        }
+        // Away from its aim a bound is loose: where two aims show the slope, the secant goes further.
+        let secant = match before {
+            Some((other, its)) if its != excess => aim - excess * (aim - other) / (excess - its),
+            _ => found,
+        };
+        before = if turn > 0 && excess > -10.0 { Some((aim, excess)) } else { None };
+        let next = if excess < 0.0 { secant.clamp(0.5 * found, found) } else { found };
+        aim = next.min(sure);
+    }
+    sure
+}
+
+/// The logarithm of δ at ε, from terms that are tight around an aim; `start` is a guess of it.
+pub(super) fn converged_ln_delta(
+    slack: Slack,
+    epsilon: f64,
+    start: f64,
+    terms: impl Fn(Aim) -> Terms,
+) -> f64 {
+    let mut best = start;
+    let mut sure = 0.0_f64;
+    for _ in 0..TURNS {
+        let slack = (slack.share * epsilon).max(slack.absolute);
+        let found = terms(Aim { epsilon, ln_delta: best.max(-700.0), slack }).ln_delta(epsilon);
+        sure = sure.min(found);
+        let moved = (found - best).abs();
+        best = found;
+        if moved <= CLOSE {
+            break;
+        }
+    }
+    sure
+}
+
 /// Numbers that are none prove nothing.
-fn larger(a: f64, b: f64) -> f64 {
+pub(super) fn larger(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() { f64::INFINITY } else { a.max(b) }
 }
 
@@ -251,9 +273,9 @@ fn divided(ends: &[f64], parts: &[usize]) -> Vec<f64> {
 }
 
 /// δ as a function of ε.
-struct Terms {
-    terms: Vec<Term>,
-    ln_infinite: f64,
+pub(super) struct Terms {
+    pub(super) terms: Vec<Term>,
+    pub(super) ln_infinite: f64,
 }
 
 impl Terms {

@@ -1,0 +1,161 @@
+//! Random allocation redrawn in every epoch, of independent noise: a unit takes part in one step of each epoch, uniform among them and
+//! independent of other epochs.
+//!
+//! The columns that a unit meets are orthogonal, so the likelihood ratio of one epoch of b steps is the mean of b independent
+//! lognormals, and that of a run is a product over epochs (`docs/amplification.md`, section 6). The mean is spread over atoms so that every
+//! convex function's mean grows (`redrawn/mean.rs`): a pair that dominates in both directions and under composition. Epochs are
+//! composed as steps of Poisson sampling are (`compose.rs`). A last epoch that is cut off counts as a whole one, which is a bound.
+
+mod mean;
+
+use super::compose::Steps;
+use super::gdp::{self, Budget};
+use super::losses::{Direction, Losses};
+use super::normal::quantile_above;
+use super::subsampled::{FINE, Slack, Terms, converged_epsilon, converged_ln_delta, larger};
+use crate::error::{Error, Result, check_finite};
+use mean::{Fineness, Spread, sum_of_lognormals};
+
+/// Random allocation of the Gaussian mechanism, redrawn in every epoch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Redrawn {
+    /// Standard deviation over sensitivity, of one step.
+    pub noise_multiplier: f64,
+    /// Steps of an epoch.
+    pub num_bins: u64,
+    /// Epochs; one that is cut off counts as a whole one.
+    pub num_epochs: u64,
+}
+
+/// Most steps of an epoch.
+const MOST_BINS: u64 = 1 << 30;
+/// With less noise one step's loss has no f64, and what is claimed is the bound without amplification.
+const LEAST_NOISE: f64 = 0.1;
+/// The share of δ that masses above the last atom may take (logarithm).
+const TAIL_SHARE: f64 = -14.0;
+/// Distances of atoms for a claim.
+const FINENESS: Fineness = Fineness(0.01);
+/// Rounding: masses have a relative error of up to 1e-12, and a run multiplies as many of them as it has epochs (logarithm of δ).
+const ROUNDING: f64 = 1e-9;
+
+impl Redrawn {
+    /// Refuses what is no mechanism.
+    pub fn new(noise_multiplier: f64, num_bins: u64, num_epochs: u64) -> Result<Redrawn> {
+        check_finite("noise multiplier", noise_multiplier)?;
+        if noise_multiplier <= 0.0 {
+            return Err(Error::parameter("noise multiplier", noise_multiplier, "positive"));
+        }
+        for (name, value, most) in
+            [("number of bins", num_bins, MOST_BINS), ("number of epochs", num_epochs, 1 << 30)]
+        {
+            if !(1..=most).contains(&value) {
+                return Err(Error::parameter(name, value, format!("1 to {most}")));
+            }
+        }
+        Ok(Redrawn { noise_multiplier, num_bins, num_epochs })
+    }
+
+    /// The smallest ε this analysis proves for δ, under zeroing one unit or bringing it back.
+    pub fn epsilon(&self, delta: f64) -> Result<f64> {
+        Budget::new(0.0, delta)?;
+        let most = gdp::epsilon_of_delta(self.certain_mu(), delta)?;
+        let Some(spread) = self.epoch(delta.ln()) else { return Ok(most) };
+        let ln_delta = delta.ln() - ROUNDING * (1.0 + self.num_epochs as f64);
+        let [remove, add] = [Direction::Remove, Direction::Add].map(|direction| {
+            let losses = self.losses(&spread, direction);
+            if self.num_epochs == 1 {
+                return single_epsilon(&losses, ln_delta);
+            }
+            let steps = Steps { losses: &losses, count: self.num_epochs as f64 };
+            let start = steps.chernoff_epsilon(ln_delta - 1e-5);
+            converged_epsilon(FINE, ln_delta, 0.0, start, |aim| self.terms(steps, aim))
+        });
+        Ok(larger(remove, add).min(most))
+    }
+
+    /// The smallest δ this analysis proves for ε.
+    pub fn delta(&self, epsilon: f64) -> Result<f64> {
+        Budget::new(epsilon, 0.5)?;
+        let most = gdp::ln_delta(self.certain_mu(), epsilon)?;
+        let Some(spread) = self.epoch(most) else { return Ok(most.exp()) };
+        let [remove, add] = [Direction::Remove, Direction::Add].map(|direction| {
+            let losses = self.losses(&spread, direction);
+            if self.num_epochs == 1 {
+                return losses.hockey_stick(epsilon).ln();
+            }
+            let steps = Steps { losses: &losses, count: self.num_epochs as f64 };
+            let slack = Slack { share: FINE.share, absolute: FINE.absolute };
+            converged_ln_delta(slack, epsilon, steps.chernoff_ln_delta(epsilon), |aim| self.terms(steps, aim))
+        });
+        let found = larger(remove, add) + ROUNDING * (1.0 + self.num_epochs as f64);
+        Ok(found.min(most).exp().min(1.0))
+    }
+
+    /// μ if everybody knew the steps.
+    fn certain_mu(&self) -> f64 {
+        (self.num_epochs as f64).sqrt() / self.noise_multiplier
+    }
+
+    /// The likelihood ratio of one epoch, times the number of bins.
+    fn epoch(&self, ln_delta: f64) -> Option<Spread> {
+        let deviation = 1.0 / self.noise_multiplier;
+        if self.noise_multiplier < LEAST_NOISE || self.num_bins == 1 {
+            return None;
+        }
+        // E(L − l)₊ ≤ Φ(σ/2 − ln l/σ), the tail under the measure that L weighs.
+        let quantile = quantile_above((ln_delta + TAIL_SHARE - (self.num_epochs as f64).ln()).min(-20.0));
+        let top = (deviation * (quantile + 0.5 * deviation)).exp();
+        let variance = deviation * deviation;
+        top.is_finite().then(|| sum_of_lognormals(self.num_bins, variance, top, FINENESS))
+    }
+
+    /// The atoms of one epoch's loss in a direction.
+    fn losses(&self, spread: &Spread, direction: Direction) -> Losses {
+        let bins = self.num_bins as f64;
+        let (never, missing) = (spread.mass[0].ln(), (spread.missing / bins).ln());
+        let kept = || (1..spread.at.len()).filter(|i| spread.mass[*i] > 0.0);
+        let loss = |i: usize| (spread.at[i] / bins).ln();
+        match direction {
+            Direction::Remove => Losses::new(
+                kept().map(loss).collect(),
+                kept().map(|i| spread.mass[i].ln()).collect(),
+                never,
+                missing,
+            ),
+            Direction::Add => Losses::new(
+                kept().rev().map(|i| -loss(i)).collect(),
+                kept().rev().map(|i| spread.mass[i].ln() + loss(i)).collect(),
+                missing,
+                never,
+            ),
+        }
+    }
+
+    fn terms(&self, steps: Steps<'_>, aim: super::compose::Aim) -> Terms {
+        let terms = steps.levels(aim).into_iter().map(|level| steps.term(level, aim)).collect();
+        Terms { terms, ln_infinite: steps.losses.ln_infinite + (self.num_epochs as f64).ln() }
+    }
+}
+
+/// ε of a single epoch, by bisection of a sum.
+fn single_epsilon(losses: &Losses, ln_delta: f64) -> f64 {
+    let holds = |epsilon: f64| losses.hockey_stick(epsilon).ln() <= ln_delta;
+    let (mut low, mut high) = (0.0, 1.0);
+    if holds(low) {
+        return 0.0;
+    }
+    while !holds(high) {
+        (low, high) = (high, 2.0 * high);
+        if high > 1e6 {
+            return f64::INFINITY;
+        }
+    }
+    while high - low > 1e-9 * high {
+        let middle = 0.5 * (low + high);
+        if holds(middle) { high = middle } else { low = middle }
+    }
+    high
+}
+
+#[cfg(test)]
+mod tests;
