@@ -35,8 +35,9 @@ const LEAST_NOISE: f64 = 0.1;
 const TAIL_SHARE: f64 = -14.0;
 /// Distances of atoms for a claim.
 const FINENESS: Fineness = Fineness(0.01);
-/// Rounding: masses have a relative error of up to 1e-12, and a run multiplies as many of them as it has epochs (logarithm of δ).
+/// Rounding of one epoch (logarithm of δ): of its atoms' masses, and of the terms that they are products of, one per bin.
 const ROUNDING: f64 = 1e-9;
+const ROUNDING_OF_BIN: f64 = 1e-12;
 
 impl Redrawn {
     /// Refuses what is no mechanism.
@@ -60,7 +61,7 @@ impl Redrawn {
         Budget::new(0.0, delta)?;
         let most = gdp::epsilon_of_delta(self.certain_mu(), delta)?;
         let Some(spread) = self.epoch(delta.ln()) else { return Ok(most) };
-        let ln_delta = delta.ln() - ROUNDING * (1.0 + self.num_epochs as f64);
+        let ln_delta = delta.ln() - self.rounding();
         let [remove, add] = [Direction::Remove, Direction::Add].map(|direction| {
             let losses = self.losses(&spread, direction);
             if self.num_epochs == 1 {
@@ -87,8 +88,13 @@ impl Redrawn {
             let slack = Slack { share: FINE.share, absolute: FINE.absolute };
             converged_ln_delta(slack, epsilon, steps.chernoff_ln_delta(epsilon), |aim| self.terms(steps, aim))
         });
-        let found = larger(remove, add) + ROUNDING * (1.0 + self.num_epochs as f64);
+        let found = larger(remove, add) + self.rounding();
         Ok(found.min(most).exp().min(1.0))
+    }
+
+    /// What rounding may have taken from the logarithm of δ.
+    fn rounding(&self) -> f64 {
+        self.num_epochs as f64 * (ROUNDING + ROUNDING_OF_BIN * self.num_bins as f64)
     }
 
     /// μ if everybody knew the steps.

@@ -134,8 +134,11 @@ mod tests {
             let sum = sum_of_lognormals(count, variance, top, Fineness(0.05));
             let mass: f64 = sum.mass.iter().sum();
             let mean: f64 = sum.at.iter().zip(&sum.mass).map(|(at, mass)| at * mass).sum();
-            assert!((mass - 1.0).abs() < 1e-12, "{count} {variance}: {mass}");
-            assert!((mean + sum.missing - count as f64).abs() < 1e-12 * count as f64, "{count} {variance}");
+            // A lognormal's own mass is off by some 1e-14, and sums have as many factors as terms.
+            let rounding = 1e-13 * (count + 9) as f64;
+            assert!((mass - 1.0).abs() < rounding, "{count} {variance}: {mass}");
+            let kept = (mean + sum.missing) / count as f64;
+            assert!((kept - 1.0).abs() < rounding, "{count} {variance}: {kept}");
             assert!(sum.mass.iter().all(|mass| *mass >= 0.0) && sum.missing >= 0.0);
         }
     }
