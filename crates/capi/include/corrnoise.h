@@ -80,7 +80,7 @@ typedef enum {
    */
   CORRNOISE_STATUS_INTERNAL = 13,
   /**
-   * The plan draws batches, and nobody vouches for the batch of this step; nothing was done.
+   * The plan draws batches, and nobody vouches for that of this step, or it is of another step, plan or run; nothing was done.
    */
   CORRNOISE_STATUS_BATCH = 14,
   /**
@@ -133,6 +133,11 @@ typedef enum {
 #endif
 
 /**
+ * The units of one step, which knows its step, plan and run. Where the claim rests on sampling, who is in it is as secret as the key.
+ */
+typedef struct corrnoise_batch corrnoise_batch;
+
+/**
  * 32 secret bytes and the public name of the run that uses them. They are wiped when the key is freed.
  *
  * A key serves one mechanism: two of them with the same key, plan and run would make the same noise. Once a mechanism was made
@@ -149,6 +154,12 @@ typedef struct corrnoise_mechanism corrnoise_mechanism;
  * A plan: the number of steps, the form of the noise and its amount. It holds no secret.
  */
 typedef struct corrnoise_plan corrnoise_plan;
+
+/**
+ * The batches that a plan's claim assumes, drawn from the run's own key: the same in every process, in any order of calls and after every
+ * resume. Steps in ascending order are the quickest.
+ */
+typedef struct corrnoise_sampler corrnoise_sampler;
 
 /**
  * The coordinates of a model that one process makes noise for: a gradient is expected for each of its segments, in order.
@@ -371,9 +382,9 @@ corrnoise_status corrnoise_mechanism_next_step(const corrnoise_mechanism *mechan
 
 /**
  * Admits the next step of a plan that draws batches: you vouch that its gradients are summed over the plan's batch of that step,
- * which the samplers of Rust and Python draw from the run's key. Without this call the step is refused with CORRNOISE_STATUS_BATCH. A
- * step that was made uses the admission up, a refused one does not. Plans that draw no batches need none. This holds on the CPU and on
- * devices.
+ * which was drawn elsewhere from the run's key; corrnoise_mechanism_for_batch() looks at the batch. Without either call the step is
+ * refused with CORRNOISE_STATUS_BATCH. A step that was made uses the admission up, a refused one does not. Plans that draw no batches
+ * need none. This holds on the CPU and on devices.
  */
 corrnoise_status corrnoise_mechanism_unchecked_batch(const corrnoise_mechanism *mechanism);
 
@@ -450,6 +461,65 @@ corrnoise_status corrnoise_plan_fingerprint(const corrnoise_plan *plan, char *bu
  * Frees a plan; NULL is accepted.
  */
 void corrnoise_plan_free(corrnoise_plan *plan);
+
+/**
+ * The sampler of a run. It reads the key and leaves it to a mechanism, so it is made before the mechanism takes the key. What is drawn
+ * once for the whole run is drawn here, which takes a while for a large dataset.
+ */
+corrnoise_status corrnoise_sampler_new(const corrnoise_plan *plan,
+                                       const corrnoise_key *key,
+                                       corrnoise_sampler **out);
+
+/**
+ * The mean size of a batch, by which a sum over a batch is divided, whatever the batch's own size.
+ */
+corrnoise_status corrnoise_sampler_expected_batch_size(const corrnoise_sampler *sampler, double *size);
+
+/**
+ * The size that no batch exceeds: a length to which every batch can be padded.
+ */
+corrnoise_status corrnoise_sampler_max_batch_size(const corrnoise_sampler *sampler, uint64_t *size);
+
+/**
+ * Draws the batch of a step, to be freed by corrnoise_batch_free().
+ */
+corrnoise_status corrnoise_sampler_batch(const corrnoise_sampler *sampler,
+                                         uint64_t step,
+                                         corrnoise_batch **out);
+
+/**
+ * Wipes what the sampler knows of the key, and frees it; NULL is accepted.
+ */
+void corrnoise_sampler_free(corrnoise_sampler *sampler);
+
+/**
+ * The units of a batch: indices into the dataset, ascending, each at most once. They are the batch's own memory, valid until it is freed.
+ */
+corrnoise_status corrnoise_batch_indices(const corrnoise_batch *batch,
+                                         const uint64_t **indices,
+                                         size_t *count);
+
+/**
+ * Writes a batch to `length` places, so that every step has the same shape: the indices, then `padding`; and to `mask` 1 where there is a
+ * unit and 0 where there is padding. The gradients of padded places are multiplied by 0. A batch of more units is refused.
+ */
+corrnoise_status corrnoise_batch_padded(const corrnoise_batch *batch,
+                                        uint64_t padding,
+                                        uint64_t *indices,
+                                        uint8_t *mask,
+                                        size_t length);
+
+/**
+ * Frees a batch; NULL is accepted.
+ */
+void corrnoise_batch_free(corrnoise_batch *batch);
+
+/**
+ * Admits the next step of a mechanism with its batch. One of another step, plan or run is refused with CORRNOISE_STATUS_BATCH. A step that was
+ * made uses the admission up, a refused one does not.
+ */
+corrnoise_status corrnoise_mechanism_for_batch(const corrnoise_mechanism *mechanism,
+                                               const corrnoise_batch *batch);
 
 /**
  * The shard of a model given as one flat vector of `dim` values: it has one segment.

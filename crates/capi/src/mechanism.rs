@@ -193,9 +193,9 @@ pub unsafe extern "C" fn corrnoise_mechanism_next_step(
 }
 
 /// Admits the next step of a plan that draws batches: you vouch that its gradients are summed over the plan's batch of that step,
-/// which was drawn elsewhere from the run's key; corrnoise_mechanism_for_batch() looks at it. Without either call the step is refused with CORRNOISE_STATUS_BATCH. A
-/// step that was made uses the admission up, a refused one does not. Plans that draw no batches need none. This holds on the CPU and on
-/// devices.
+/// which was drawn elsewhere from the run's key; corrnoise_mechanism_for_batch() looks at the batch. Without either call the step is
+/// refused with CORRNOISE_STATUS_BATCH. A step that was made uses the admission up, a refused one does not. Plans that draw no batches
+/// need none. This holds on the CPU and on devices.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn corrnoise_mechanism_unchecked_batch(mechanism: *const MechanismHandle) -> Status {
     entry(|| {

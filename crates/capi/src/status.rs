@@ -37,7 +37,7 @@ pub enum Status {
     Device = 12,
     /// This library has a mistake. If it showed during a step, the mechanism is poisoned.
     Internal = 13,
-    /// The plan draws batches, and nobody vouches for the batch of this step, or the batch is of another step, plan or run; nothing was done.
+    /// The plan draws batches, and nobody vouches for that of this step, or it is of another step, plan or run; nothing was done.
     Batch = 14,
     /// Noise would be made that was made before, so nothing was done. The message names the steps and the ways out.
     Repeated = 15,
