@@ -15,10 +15,10 @@ impl Change<'_> {
 
     /// Whether one of the next instructions writes the register that this one writes.
     fn again_by(&self, opcode: &str, within: usize) -> bool {
-        let result = &self.old.operands[0];
+        let Some(result) = self.old.operands.first() else { return false };
         let writes = |other: &Instruction| {
-            let mut names = other.operands[0].split(['{', '}', ',', ' ']);
-            other.opcode == opcode && names.any(|name| name == result)
+            let to = other.operands.first().map_or("", String::as_str);
+            other.opcode == opcode && to.split(['{', '}', ',', ' ']).any(|name| name == result)
         };
         let after = self.kernel.instructions.iter().skip_while(|other| other.line <= self.old.line);
         after.take(within).any(writes)
