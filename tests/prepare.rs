@@ -337,6 +337,30 @@ fn the_step_may_go_after_prepare() {
     assert_same(&run(false), &run(true), "coefficients that are gone");
 }
 
+/// A row that was prepared from another state is not used: whoever writes a state takes it away.
+#[test]
+fn a_state_that_is_written_takes_the_row_away() {
+    let plan = Plan::new(9, Form::blt(&[0.3], &[0.9]).unwrap(), 1.0).unwrap();
+    let keys = [key().run_key(plan.fingerprint())];
+    let run = |prepares: bool| {
+        let mut cpu = Cpu::new(&plan, &keys, &Shard::whole(DIM).unwrap(), options()).unwrap();
+        let mut out = vec![0.0_f32; DIM as usize];
+        for number in 0..3 {
+            let mut terms = Vec::new();
+            let step = Step::lower(&plan, number, &Incarnations::first(), &mut terms).unwrap();
+            if number == 2 {
+                prepares.then(|| cpu.prepare(&step).unwrap());
+                // Reading waits until the row is made.
+                cpu.read_state(0, 0, &mut [0; 4]).unwrap();
+                cpu.write_state(0, 0, &2.0_f32.to_le_bytes().repeat(DIM as usize)).unwrap();
+            }
+            cpu.step(&step, Gradients::new(&mut [&mut out[..]])).unwrap();
+        }
+        out
+    };
+    assert_same(&run(false), &run(true), "a state that was written");
+}
+
 /// Everything that may happen to a mechanism, in random order: each release and each state is, byte for byte, that of a run that prepares
 /// nothing.
 #[test]
