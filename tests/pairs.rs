@@ -112,10 +112,10 @@ fn change(bits: i32, cells: u32) -> f64 {
 }
 
 #[test]
-fn a_pairs_cell_is_as_likely_as_the_estimate_says() {
+fn a_pairs_cell_is_off_by_no_more_than_the_estimate_and_hardly_less() {
     for (bits, cells) in [(15, 300), (14, 100), (13, 100), (11, 10)] {
         let (found, expected) = (change(bits, cells), pair_change(2.0_f64.powi(bits)));
         println!("2^{bits} units: {found:.2e}, estimated {expected:.2e}");
-        assert!((0.4..2.0).contains(&(found / expected)), "2^{bits}: {found:e}, estimated {expected:e}");
+        assert!((0.25..1.0).contains(&(found / expected)), "2^{bits}: {found:e}, estimated {expected:e}");
     }
 }
