@@ -84,6 +84,7 @@ pub(super) fn deep(runs: Runs, rows: usize) -> Result<Vec<Case>> {
         rare::many_tails(runs, ROW_BY_ROW)?,
         rare::fine_edges(runs, ROW_BY_ROW)?,
         rare::beyond(runs, ROW_BY_ROW)?,
+        rare::few_units(runs, ROW_BY_ROW)?,
         Case::new("deep", plan, segments, one_by_one(steps, onto)).with_options(options),
     ];
     cases.extend(rare::ends(runs, options)?);

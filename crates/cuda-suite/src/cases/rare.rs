@@ -63,6 +63,11 @@ pub(super) fn fine_edges(runs: Runs, options: CudaOptions) -> Result<Case> {
     on_the_grid("fine edges", runs, options, 77.0, (fine::EDGES, fine::EDGES_SCALE), &onto)
 }
 
+/// Noise of about one unit beside gradients of less than one: a sum of 0 units shows a constant of the carry that is off by little.
+pub(super) fn few_units(runs: Runs, options: CudaOptions) -> Result<Case> {
+    on_the_grid("few units", runs, options, 77.0, (fine::EDGES, 1.1), &[Onto::Units])
+}
+
 /// Sums beyond 2²⁴ units whose rounding a gradient of 16 bits shows.
 pub(super) fn beyond(runs: Runs, options: CudaOptions) -> Result<Case> {
     // A unit of 2⁻²⁰ or less: such sums are in the range of f16.

@@ -62,6 +62,14 @@ pub(super) fn second_tail_word(change: &Change<'_>) -> bool {
         let low = |or: &Instruction| or.opcode == "or.b32" && or.operands[2] == "1";
         selp.opcode == "selp.b32" && change.readers(&selp.operands[0]).any(low)
     };
+    let only = |register: &str, is: &dyn Fn(&Instruction) -> bool| {
+        change.readers(register).count() > 0 && change.readers(register).all(is)
+    };
+    // The sum is a tail's second word, which is used where the radius word is 0.
+    let is_second = |add: &Instruction| {
+        let sum = add.operands.first().map_or("", String::as_str);
+        add.opcode == "add.s32" && only(sum, &|selp: &Instruction| is_low(selp) && selp.operands[1] == sum)
+    };
     match old.opcode.as_str() {
         "setp.eq.s32" => {
             let chooses = |selp: &Instruction| selp.opcode == "selp.b32" && selp.operands[1] == "260046848";
@@ -74,10 +82,12 @@ pub(super) fn second_tail_word(change: &Change<'_>) -> bool {
             };
             is_low(old) && change.new.as_ref().is_some_and(others_kept)
         }
-        "add.s32" => {
-            let second = |selp: &Instruction| is_low(selp) && selp.operands[1] == result;
-            change.readers(result).count() > 0 && change.readers(result).all(second)
-        }
+        "add.s32" => is_second(old),
+        // What is added there is half of the block's number or of the row's.
+        "cvt.u32.u64" => only(result, &is_second),
+        "shr.u64" => only(result, &|cvt: &Instruction| {
+            cvt.opcode == "cvt.u32.u64" && only(&cvt.operands[0], &is_second)
+        }),
         _ => false,
     }
 }
