@@ -215,7 +215,10 @@ mod tests {
             for step in (0..200).chain([199, 40, 41, 0]) {
                 let batch = narrow.batch(&rule, &cipher, step).to_vec();
                 assert_eq!(batch, wide.batch(&rule, &cipher, step));
-                assert_eq!(batch, Ring::<u32>::new(&rule, &cipher).unwrap().batch(&rule, &cipher, step));
+                if step % 40 == 1 {
+                    let mut resumed = Ring::<u32>::new(&rule, &cipher).unwrap();
+                    assert_eq!(batch, resumed.batch(&rule, &cipher, step));
+                }
             }
         }
     }
