@@ -6,10 +6,13 @@
 //! (`kernel.rs`) whose likelihood ratio a backward programme bounds (`programme.rs`). Which kernel is a matter of taste (`choose.rs`): any
 //! that passes the entrywise comparison gives a true claim.
 
+mod choose;
+pub(crate) mod gram;
 mod grid;
 mod hats;
 mod kernel;
 mod programme;
+pub(crate) mod search;
 #[cfg(test)]
 mod tests;
 mod tilt;

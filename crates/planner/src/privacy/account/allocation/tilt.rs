@@ -10,8 +10,9 @@ pub(crate) struct Tilt {
     pub(super) length: f64,
     /// The bins' shares in W.
     pub(super) shares: Vec<f64>,
-    /// `qᵀKq·λ²`: minus twice the logarithm of its density, relative to that of no move.
-    pub(super) cost: f64,
+    /// Minus the logarithm of δ, up to a factor that changes little: `λ²·qᵀKq/2` is that of the output's density, ε that of its
+    /// likelihood ratio, and around a circle it may happen in many places. None where the output is no rare one with the unit.
+    pub(super) cost: Option<f64>,
 }
 
 /// The most likely output with `ln W = target`, for a covariance given by its product with a vector and its diagonal. `None` where no tilt
@@ -38,8 +39,11 @@ pub(crate) fn tilt(times: impl Fn(&[f64]) -> Vec<f64>, diagonal: &[f64], target:
             break;
         }
     }
-    let cost: f64 = times(&shares).iter().zip(&shares).map(|(k, q)| k * q).sum::<f64>() * length * length;
-    (length.is_finite() && cost.is_finite()).then_some(Tilt { length, shares, cost })
+    let square: f64 = times(&shares).iter().zip(&shares).map(|(k, q)| k * q).sum();
+    let places = (m as f64 * shares.iter().map(|q| q * q).sum::<f64>()).max(1.0);
+    let cost = 0.5 * length * length * square - target - places.ln();
+    let cost = (length > 1.0 && cost.is_finite()).then_some(cost);
+    length.is_finite().then_some(Tilt { length, shares, cost })
 }
 
 /// `ln W` at a multiple of the direction.
@@ -69,7 +73,7 @@ fn reach(product: &[f64], diagonal: &[f64], target: f64, sign: f64) -> Option<f6
         }
     }
     let mut low = 0.0;
-    while high - low > 1e-9 * high {
+    while high - low > 1e-7 * high {
         let middle = 0.5 * (low + high);
         if beyond(middle) { high = middle } else { low = middle }
     }
@@ -84,7 +88,8 @@ mod tests {
     fn a_single_bin_is_a_normal_quantile() {
         // ln W = λ·K − K/2 = ε.
         let found = tilt(|q| vec![0.5 * q[0]], &[0.5], 1.0).unwrap();
-        assert!((found.length - 2.5).abs() < 1e-6 && (found.cost - 0.5 * 6.25).abs() < 1e-5, "{found:?}");
+        let cost = found.cost.unwrap();
+        assert!((found.length - 2.5).abs() < 1e-6 && (cost - 0.25 * 6.25 + 1.0).abs() < 1e-5, "{found:?}");
         let found = tilt(|q| vec![0.5 * q[0]], &[0.5], -1.0).unwrap();
         assert!((found.length + 1.5).abs() < 1e-6, "{found:?}");
         assert!(tilt(|_| vec![0.0], &[0.0], 1.0).is_none());
