@@ -113,6 +113,7 @@ fn method_name(method: Method) -> &'static str {
     match method {
         Method::Gaussian => "Gaussian, exact",
         Method::Amplified => "Poisson, PLD",
+        Method::Allocated => "bins, proof",
     }
 }
 
@@ -176,6 +177,11 @@ pub fn claim_text(claim: &Claim, loss_change: f64, output: &Output<'_>) -> Strin
             counted(amplified.num_rounds, "round"),
             digits(amplified.sampling_prob),
             short(amplified.noise_multiplier)
+        ),
+        _ if let (Some(allocated), Method::Allocated) = (&claim.allocated, claim.method) => format!(
+            "amplified by balls in {} bins, proven by a kernel of {} bins that is nowhere below the run's",
+            allocated.num_bins,
+            allocated.kernel.num_bins()
         ),
         _ => format!(
             "the whole run is one Gaussian mechanism with μ = {}, converted exactly",

@@ -12,13 +12,14 @@
 use crate::error::{Error, Result, check_finite};
 use crate::factorization::Factorization;
 use crate::factorization::from_form::num_rows;
+use crate::privacy::account::allocation::{Bins, Kernel, check, delta as bound, least_epsilon, least_stddev};
 use crate::privacy::account::tail::{beyond, beyond_sampled, delta_taken};
 use crate::privacy::account::{Budget, MAX_PARAMETERS, Search, Subsampled, epsilon_of_delta, gdp};
 use crate::privacy::participation::Participation;
 use crate::privacy::schedule::{Poisson, Schedule};
 use crate::privacy::sensitivity::{Adjacency, Exactness, Sensitivity};
 use crate::strategy::Strategy;
-use corrnoise_core::Form;
+use corrnoise_core::{Form, Sampling};
 use serde::{Deserialize, Serialize};
 
 /// Whose privacy is protected. The mathematics is the same; what must be clipped and counted is not.
@@ -45,7 +46,7 @@ pub struct Terms {
     pub clip_norm: f64,
 }
 
-/// Which of two proofs gave ε.
+/// Which proof gave ε.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
@@ -53,6 +54,8 @@ pub enum Method {
     Gaussian,
     /// Amplification by Poisson sampling: privacy-loss distributions of the subsampled Gaussian mechanism, composed.
     Amplified,
+    /// Amplification by balls in bins: the likelihood ratio of a covariance that is nowhere below the run's, bounded from above.
+    Allocated,
 }
 
 /// A privacy claim of a plan.
@@ -78,6 +81,9 @@ pub struct Claim {
     /// The subsampled mechanism, under Poisson sampling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amplified: Option<Amplified>,
+    /// What bounds the loss, under balls in bins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocated: Option<Allocated>,
     /// What must be true outside this library, in words.
     pub assumptions: Vec<String>,
 }
@@ -96,12 +102,38 @@ pub struct Amplified {
     pub epsilon: f64,
 }
 
+/// A proof by balls in bins: a kernel that is nowhere below the run's covariance, and the ε that it shows. Whoever checks it compares all
+/// entries and evaluates one bound; nothing is searched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Allocated {
+    /// The number of bins that units fall into.
+    pub num_bins: u64,
+    /// ε at the claim's δ by this proof.
+    pub epsilon: f64,
+    /// The covariance, for standard deviation and clip norm 1.
+    pub kernel: Kernel,
+}
+
+/// Where a claim's proof by balls in bins comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Proof<'a> {
+    /// It is searched for.
+    Search,
+    /// It is known, and checked.
+    Known(&'a Allocated),
+    /// There is none.
+    Without,
+}
+
 /// What the claims of one form under one schedule have in common, whatever the noise.
 pub(crate) struct Basis {
     pub(crate) running: Factorization,
     pub(crate) participation: Participation,
     pub(crate) sensitivity: Sensitivity,
     pub(crate) poisson: Option<Poisson>,
+    /// The bins of balls in bins, where the proof by them applies.
+    bins: Option<Bins>,
     pub(crate) column_norm: f64,
     /// Rows of normals that the run is made of.
     num_rows: usize,
@@ -137,11 +169,19 @@ impl Basis {
             }
         }
         let num_rows = num_rows(form, num_steps);
+        // Where it does not apply, the run is still one Gaussian mechanism.
+        let bins = match terms.schedule.sampling() {
+            Some(Sampling::BallsInBins { num_bins, .. }) if terms.adjacency == Adjacency::ZeroOut => {
+                Bins::of(&running, num_bins).ok()
+            }
+            _ => None,
+        };
         Ok(Basis {
             running,
             participation,
             sensitivity,
             poisson,
+            bins,
             column_norm,
             num_rows,
             clip_norm: terms.clip_norm,
@@ -158,8 +198,27 @@ impl Basis {
         self.clip_norm * self.column_norm * noise_multiplier
     }
 
-    /// The least standard deviation with which a claim meets a budget.
-    pub(crate) fn stddev_of_budget(&self, budget: Budget) -> Result<f64> {
+    /// The least standard deviation with which a claim meets a budget, and the proof that shows it if it is by balls in bins.
+    pub(crate) fn stddev_of_budget(&self, budget: Budget) -> Result<(f64, Option<Allocated>)> {
+        let plain = self.stddev_without_bins(budget)?;
+        let (Some(bins), true) = (&self.bins, budget.epsilon > 0.0) else { return Ok((plain, None)) };
+        let Budget { epsilon, delta } = budget;
+        // What is added is a little less, by rounding scales, and more than what is calibrated here.
+        let left = |relative: f64| {
+            let mu = self.sensitivity.value * (1.0 + MU_ROUNDING) / relative;
+            delta - self.allocated_tail(mu, epsilon, delta)
+        };
+        let found = least_stddev(bins, epsilon, delta, plain / self.clip_norm, left)?;
+        Ok(match found {
+            Some((relative, kernel)) => {
+                let proof = Allocated { num_bins: bins.num_bins() as u64, epsilon, kernel };
+                (relative * self.clip_norm * (1.0 + 2.0 * MU_ROUNDING), Some(proof))
+            }
+            None => (plain, None),
+        })
+    }
+
+    fn stddev_without_bins(&self, budget: Budget) -> Result<f64> {
         let Budget { epsilon, delta } = budget;
         // What is stated is rounded up, and must still fit.
         let epsilon = epsilon * (1.0 - 2.0 * EPSILON_ROUNDING);
@@ -201,8 +260,15 @@ impl Basis {
         delta_taken(delta, Self::pairs(self.num_rows), beyond)
     }
 
+    /// What it takes under balls in bins. With the unit, noise leaves its disc as without sampling, whichever the bin. Without it,
+    /// outputs inside their discs lack what would have come from beyond the shifted ones: no more than that, and it counts `e^ε` times.
+    fn allocated_tail(&self, gdp_mu: f64, epsilon: f64, delta: f64) -> f64 {
+        let pairs = Self::pairs(self.num_rows);
+        delta_taken(delta, pairs, (beyond(gdp_mu, pairs) * epsilon.exp()).min(1.0))
+    }
+
     /// The claim for the noise that is really added: `stddev` after the loss by rounding scales to f32.
-    pub(crate) fn claim(&self, stddev: f64, delta: f64, terms: &Terms) -> Result<Claim> {
+    pub(crate) fn claim(&self, stddev: f64, delta: f64, terms: &Terms, proof: Proof<'_>) -> Result<Claim> {
         if stddev <= 0.0 {
             return Err(Error::parameter("stddev", stddev, "above 0: without noise there is no claim"));
         }
@@ -221,7 +287,9 @@ impl Basis {
             Some(poisson) => self.amplified(poisson, stddev, delta)?,
             None => None,
         };
+        let allocated = self.allocated(stddev, gdp_mu, delta, plain, proof)?;
         let (epsilon, tail_delta, method) = match (plain, amplified) {
+            _ if let Some((allocated, tail)) = &allocated => (allocated.epsilon, *tail, Method::Allocated),
             (plain, Some((amplified, tail)))
                 if plain.is_none_or(|(epsilon, _)| amplified.epsilon < (1.0 - 1e-6) * epsilon) =>
             {
@@ -240,8 +308,50 @@ impl Basis {
             sensitivity,
             sensitivity_kind: self.sensitivity.exactness,
             amplified: amplified.map(|(amplified, _)| amplified),
-            assumptions: assumptions(terms, self.running.num_steps())?,
+            assumptions: assumptions(terms, self.running.num_steps(), method)?,
+            allocated: allocated.map(|(allocated, _)| allocated),
         })
+    }
+
+    /// The proof by balls in bins and the part of δ that the end of the tail takes from it, if it shows a smaller ε than the plain one.
+    fn allocated(
+        &self,
+        stddev: f64,
+        gdp_mu: f64,
+        delta: f64,
+        plain: Option<(f64, f64)>,
+        proof: Proof<'_>,
+    ) -> Result<Option<(Allocated, f64)>> {
+        let relative = stddev / self.clip_norm * (1.0 - MU_ROUNDING);
+        let plain = plain.map_or(f64::INFINITY, |(epsilon, _)| epsilon);
+        let smaller = |epsilon: f64| epsilon < (1.0 - 1e-6) * plain;
+        let (known, bins) = match (proof, &self.bins) {
+            (Proof::Without, _) | (Proof::Search, None) => return Ok(None),
+            (Proof::Known(known), None) => return Err(unproven(known, "no proof by balls in bins")),
+            (Proof::Known(known), Some(bins)) => (known.clone(), bins),
+            (Proof::Search, Some(bins)) => {
+                // The charge grows with ε, of which the plain one is the largest.
+                let left = delta - self.allocated_tail(gdp_mu, plain.min(50.0), delta);
+                match least_epsilon(bins, relative, delta, plain.min(50.0), left)? {
+                    Some((epsilon, kernel)) => {
+                        (Allocated { num_bins: bins.num_bins() as u64, epsilon, kernel }, bins)
+                    }
+                    None => return Ok(None),
+                }
+            }
+        };
+        let Allocated { num_bins, epsilon, ref kernel } = known;
+        let applies = num_bins == bins.num_bins() as u64 && epsilon > 0.0 && epsilon <= MOST_EPSILON;
+        if !applies || !smaller(epsilon) {
+            return Err(unproven(&known, "one that is above 0 and smaller than that of the plain proof"));
+        }
+        check(kernel, bins)?;
+        let tail = self.allocated_tail(gdp_mu, epsilon, delta);
+        match bound(kernel, relative, epsilon, delta)? {
+            Some(bound) if bound <= delta - tail => Ok(Some((known, tail))),
+            Some(bound) => Err(unproven(&known, &format!("δ = {:e}, above {delta:e}", bound + tail))),
+            None => Err(unproven(&known, "no bound, since its kernel is out of reach")),
+        }
     }
 
     /// The proof by sampling and the part of δ that the end of the tail takes from it, if it gives a bound.
@@ -272,6 +382,18 @@ fn too_many_bands(running: &Factorization, num_blocks: usize) -> Error {
     Error::parameter("number of bands", bands, most)
 }
 
+/// Larger ones are no privacy, and their exponentials no numbers.
+const MOST_EPSILON: f64 = 600.0;
+
+/// The error of a proof by balls in bins that does not show its ε.
+fn unproven(stated: &Allocated, computed: &str) -> Error {
+    Error::Disagreement {
+        what: "claim.allocated.epsilon".into(),
+        stated: stated.epsilon.to_string(),
+        computed: computed.into(),
+    }
+}
+
 /// The error of a claim that the end of the tail refutes.
 fn beyond_the_end(gdp_mu: f64, delta: f64, taken: f64) -> Error {
     let why = "a unit may move noise beyond its end at 11.5 standard deviations, and is told apart there";
@@ -290,7 +412,7 @@ pub(crate) const EPSILON_ROUNDING: f64 = 1e-7;
 /// The same for μ, which is made of sums of squares.
 pub(crate) const MU_ROUNDING: f64 = 1e-10;
 
-fn assumptions(terms: &Terms, num_steps: usize) -> Result<Vec<String>> {
+fn assumptions(terms: &Terms, num_steps: usize, method: Method) -> Result<Vec<String>> {
     let clip_norm = terms.clip_norm;
     let contribution = match terms.unit {
         PrivacyUnit::Example => "every example's gradient is clipped",
@@ -300,7 +422,7 @@ fn assumptions(terms: &Terms, num_steps: usize) -> Result<Vec<String>> {
         Adjacency::ZeroOut => "neighbouring datasets differ in one unit, whose contributions become zero",
         Adjacency::ReplaceOne => "neighbouring datasets differ in one unit, which is replaced by another",
     };
-    Ok(vec![
+    let mut assumptions = vec![
         format!("{contribution} to norm {clip_norm} before the batch is summed; the noise is added to the sum"),
         terms.schedule.assumption(num_steps)?,
         neighbours.into(),
@@ -310,5 +432,12 @@ fn assumptions(terms: &Terms, num_steps: usize) -> Result<Vec<String>> {
             MAX_PARAMETERS.ilog2()
         ),
         "noise is Gaussian up to the resolution of its random words and of f32, which no accountant counts".into(),
-    ])
+    ];
+    if method == Method::Allocated {
+        assumptions.insert(
+            2,
+            "every unit's bin is drawn independently of all others and of the data; bins and the sizes of batches are never released or used, sums are divided by a fixed number, and no other run draws the same bins".into(),
+        );
+    }
+    Ok(assumptions)
 }

@@ -49,6 +49,14 @@ fn kept(b: usize) -> Vec<usize> {
     out
 }
 
+/// A kernel of four numbers for some thirty bins or fewer: what changes smoothly with a strategy, and takes no time.
+pub(super) fn simple(bins: &Bins, epsilon: f64, delta: f64) -> Option<Choice> {
+    let b = bins.num_bins();
+    let m = (16..=32).rev().find(|m| b % m == 0).unwrap_or(b.min(25));
+    let (_, kernel) = around(&bins.circle(m), epsilon, delta)?;
+    expected(&kernel, epsilon, delta).map(|expected| Choice { kernel, expected })
+}
+
 fn circles(bins: &Bins, epsilon: f64, delta: f64) -> Vec<Choice> {
     let choose = |m: usize| {
         let bounds = bins.circle(m);
@@ -62,10 +70,15 @@ fn circles(bins: &Bins, epsilon: f64, delta: f64) -> Vec<Choice> {
     kept(bins.num_bins()).into_iter().filter_map(choose).collect()
 }
 
+/// How far apart the bins of a line are kept.
+pub(super) fn apart(num_bins: usize) -> usize {
+    num_bins.div_ceil(MOST_KEPT)
+}
+
 /// Lines with gaps of several lengths, which pay for the way around.
 fn lines(bins: &Bins, epsilon: f64, delta: f64) -> Vec<Choice> {
     let b = bins.num_bins();
-    let apart = b.div_ceil(MOST_KEPT);
+    let apart = apart(b);
     let all = bins.line(b / apart, apart);
     let mut out = Vec::new();
     for gap in [8, 15, 25, 40, 60, 90, 130] {

@@ -71,13 +71,9 @@ impl Bins {
         Bins { num_bins, entries: Entries::Written(entries), raised }
     }
 
-    pub(super) fn num_bins(&self) -> usize {
+    /// The number of bins that units fall into.
+    pub(crate) fn num_bins(&self) -> usize {
         self.num_bins
-    }
-
-    /// The largest entry of the diagonal.
-    pub(super) fn most(&self) -> f64 {
-        self.cyclic(0)
     }
 
     /// `max_t K_{t, (t + h) mod b}`.

@@ -3,7 +3,7 @@
 //! ln δ falls almost linearly in ln σ and in ε, so a secant needs a handful of evaluations: the first ones on coarse grids, the last ones on
 //! fine grids. Kernels do not depend on σ. Every answer was evaluated itself, in both directions.
 
-use super::choose::{Choice, choices};
+use super::choose::{Choice, choices, simple};
 use super::gram::Bins;
 use super::grid::{Direction, Fineness};
 use super::kernel::Kernel;
@@ -173,4 +173,22 @@ pub(crate) fn least_epsilon(
         }
     }
     Ok(found.filter(|(epsilon, _)| *epsilon < WORTH * plain))
+}
+
+/// About the standard deviation that a budget takes, for comparing strategies of one class; `near` is a guess. It bounds nothing.
+pub(crate) fn about_stddev(bins: &Bins, epsilon: f64, scale: f64, near: Option<f64>) -> Result<Option<f64>> {
+    let Some(Choice { kernel, expected }) = simple(bins, epsilon, scale) else { return Ok(None) };
+    let mut stddev = near.unwrap_or(expected);
+    // What ln δ changes by per ln σ, in searches for answers: a twentieth of the last step's excess is all that is left.
+    const SLOPE: f64 = 20.0;
+    for _ in 0..4 {
+        let programme = Programme::new(&kernel, stddev, epsilon, scale, Direction::Add, Fineness(2.5))?;
+        let Some(bound) = programme.and_then(|programme| programme.bound()) else { return Ok(None) };
+        let excess = (bound.max(1e-300) / scale).ln();
+        stddev *= (excess / SLOPE).clamp(-1.0, 1.0).exp();
+        if excess.abs() < 1.0 {
+            break;
+        }
+    }
+    Ok(Some(stddev))
 }
