@@ -5,6 +5,8 @@
 //! of the subsampled Gaussian mechanism with noise multiplier `stddev / (clip_norm · ‖C‖_col)` (amplified banded matrix factorisation,
 //! Choquette-Choo et al. 2023). Both hold; the smaller ε is the claim.
 //!
+//! Under balls in bins a third proof bounds the loss of any strategy without negative entries (`account/allocation`).
+//!
 //! The engine's normals end, so a part of δ is spent on outputs that only one of two datasets makes (`account/tail.rs`); ε is that of the
 //! rest. Numbers that a guarantee rests on are stated a little larger than they were computed, by more than sums and transforms may be
 //! off: a statement that is no smaller than what another machine computes is true.
@@ -12,7 +14,7 @@
 use crate::error::{Error, Result, check_finite};
 use crate::factorization::Factorization;
 use crate::factorization::from_form::num_rows;
-use crate::privacy::account::allocation::{Bins, Kernel, check, delta as bound, least_epsilon, least_stddev};
+use crate::privacy::account::allocation::Bins;
 use crate::privacy::account::tail::{beyond, beyond_sampled, delta_taken};
 use crate::privacy::account::{Budget, MAX_PARAMETERS, Search, Subsampled, epsilon_of_delta, gdp};
 use crate::privacy::participation::Participation;
@@ -21,6 +23,11 @@ use crate::privacy::sensitivity::{Adjacency, Exactness, Sensitivity};
 use crate::strategy::Strategy;
 use corrnoise_core::{Form, Sampling};
 use serde::{Deserialize, Serialize};
+
+mod allocated;
+
+pub use allocated::Allocated;
+pub(crate) use allocated::Proof;
 
 /// Whose privacy is protected. The mathematics is the same; what must be clipped and counted is not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,30 +109,6 @@ pub struct Amplified {
     pub epsilon: f64,
 }
 
-/// A proof by balls in bins: a kernel that is nowhere below the run's covariance, and the ε that it shows. Whoever checks it compares all
-/// entries and evaluates one bound; nothing is searched.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Allocated {
-    /// The number of bins that units fall into.
-    pub num_bins: u64,
-    /// ε at the claim's δ by this proof.
-    pub epsilon: f64,
-    /// The covariance, for standard deviation and clip norm 1.
-    pub kernel: Kernel,
-}
-
-/// Where a claim's proof by balls in bins comes from.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Proof<'a> {
-    /// It is searched for.
-    Search,
-    /// It is known, and checked.
-    Known(&'a Allocated),
-    /// There is none.
-    Without,
-}
-
 /// What the claims of one form under one schedule have in common, whatever the noise.
 pub(crate) struct Basis {
     pub(crate) running: Factorization,
@@ -198,26 +181,6 @@ impl Basis {
         self.clip_norm * self.column_norm * noise_multiplier
     }
 
-    /// The least standard deviation with which a claim meets a budget, and the proof that shows it if it is by balls in bins.
-    pub(crate) fn stddev_of_budget(&self, budget: Budget) -> Result<(f64, Option<Allocated>)> {
-        let plain = self.stddev_without_bins(budget)?;
-        let (Some(bins), true) = (&self.bins, budget.epsilon > 0.0) else { return Ok((plain, None)) };
-        let Budget { epsilon, delta } = budget;
-        // What is added is a little less, by rounding scales, and more than what is calibrated here.
-        let left = |relative: f64| {
-            let mu = self.sensitivity.value * (1.0 + MU_ROUNDING) / relative;
-            delta - self.allocated_tail(mu, epsilon, delta)
-        };
-        let found = least_stddev(bins, epsilon, delta, plain / self.clip_norm, left)?;
-        Ok(match found {
-            Some((relative, kernel)) => {
-                let proof = Allocated { num_bins: bins.num_bins() as u64, epsilon, kernel };
-                (relative * self.clip_norm * (1.0 + 2.0 * MU_ROUNDING), Some(proof))
-            }
-            None => (plain, None),
-        })
-    }
-
     fn stddev_without_bins(&self, budget: Budget) -> Result<f64> {
         let Budget { epsilon, delta } = budget;
         // What is stated is rounded up, and must still fit.
@@ -258,13 +221,6 @@ impl Basis {
         let touched = Self::pairs(self.running.num_bands());
         let beyond = beyond_sampled(1.0 / noise_multiplier, touched, sampling_prob, num_rounds);
         delta_taken(delta, Self::pairs(self.num_rows), beyond)
-    }
-
-    /// What it takes under balls in bins. With the unit, noise leaves its disc as without sampling, whichever the bin. Without it,
-    /// outputs inside their discs lack what would have come from beyond the shifted ones: no more than that, and it counts `e^ε` times.
-    fn allocated_tail(&self, gdp_mu: f64, epsilon: f64, delta: f64) -> f64 {
-        let pairs = Self::pairs(self.num_rows);
-        delta_taken(delta, pairs, (beyond(gdp_mu, pairs) * epsilon.exp()).min(1.0))
     }
 
     /// The claim for the noise that is really added: `stddev` after the loss by rounding scales to f32.
@@ -313,47 +269,6 @@ impl Basis {
         })
     }
 
-    /// The proof by balls in bins and the part of δ that the end of the tail takes from it, if it shows a smaller ε than the plain one.
-    fn allocated(
-        &self,
-        stddev: f64,
-        gdp_mu: f64,
-        delta: f64,
-        plain: Option<(f64, f64)>,
-        proof: Proof<'_>,
-    ) -> Result<Option<(Allocated, f64)>> {
-        let relative = stddev / self.clip_norm * (1.0 - MU_ROUNDING);
-        let plain = plain.map_or(f64::INFINITY, |(epsilon, _)| epsilon);
-        let smaller = |epsilon: f64| epsilon < (1.0 - 1e-6) * plain;
-        let (known, bins) = match (proof, &self.bins) {
-            (Proof::Without, _) | (Proof::Search, None) => return Ok(None),
-            (Proof::Known(known), None) => return Err(unproven(known, "no proof by balls in bins")),
-            (Proof::Known(known), Some(bins)) => (known.clone(), bins),
-            (Proof::Search, Some(bins)) => {
-                // The charge grows with ε, of which the plain one is the largest.
-                let left = delta - self.allocated_tail(gdp_mu, plain.min(50.0), delta);
-                match least_epsilon(bins, relative, delta, plain.min(50.0), left)? {
-                    Some((epsilon, kernel)) => {
-                        (Allocated { num_bins: bins.num_bins() as u64, epsilon, kernel }, bins)
-                    }
-                    None => return Ok(None),
-                }
-            }
-        };
-        let Allocated { num_bins, epsilon, ref kernel } = known;
-        let applies = num_bins == bins.num_bins() as u64 && epsilon > 0.0 && epsilon <= MOST_EPSILON;
-        if !applies || !smaller(epsilon) {
-            return Err(unproven(&known, "one that is above 0 and smaller than that of the plain proof"));
-        }
-        check(kernel, bins)?;
-        let tail = self.allocated_tail(gdp_mu, epsilon, delta);
-        match bound(kernel, relative, epsilon, delta)? {
-            Some(bound) if bound <= delta - tail => Ok(Some((known, tail))),
-            Some(bound) => Err(unproven(&known, &format!("δ = {:e}, above {delta:e}", bound + tail))),
-            None => Err(unproven(&known, "no bound, since its kernel is out of reach")),
-        }
-    }
-
     /// The proof by sampling and the part of δ that the end of the tail takes from it, if it gives a bound.
     fn amplified(&self, poisson: Poisson, stddev: f64, delta: f64) -> Result<Option<(Amplified, f64)>> {
         let Poisson { sampling_prob, num_rounds, .. } = poisson;
@@ -380,18 +295,6 @@ fn too_many_bands(running: &Factorization, num_blocks: usize) -> Error {
     };
     let bands = format!("{}, since {class} is not banded", running.num_bands());
     Error::parameter("number of bands", bands, most)
-}
-
-/// Larger ones are no privacy, and their exponentials no numbers.
-const MOST_EPSILON: f64 = 600.0;
-
-/// The error of a proof by balls in bins that does not show its ε.
-fn unproven(stated: &Allocated, computed: &str) -> Error {
-    Error::Disagreement {
-        what: "claim.allocated.epsilon".into(),
-        stated: stated.epsilon.to_string(),
-        computed: computed.into(),
-    }
 }
 
 /// The error of a claim that the end of the tail refutes.
@@ -434,10 +337,7 @@ fn assumptions(terms: &Terms, num_steps: usize, method: Method) -> Result<Vec<St
         "noise is Gaussian up to the resolution of its random words and of f32, which no accountant counts".into(),
     ];
     if method == Method::Allocated {
-        assumptions.insert(
-            2,
-            "every unit's bin is drawn independently of all others and of the data; bins and the sizes of batches are never released or used, sums are divided by a fixed number, and no other run draws the same bins".into(),
-        );
+        assumptions.insert(2, allocated::ASSUMPTION.into());
     }
     Ok(assumptions)
 }
