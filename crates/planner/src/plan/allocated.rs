@@ -63,7 +63,7 @@ pub(super) fn best_inverse(
     let missing =
         || Error::parameter("number of bins", 0, format!("2 to {MOST_BINS}, with ε above 0 and zero-out"));
     let (budget, num_bins) = target(question, schedule).ok_or_else(missing)?;
-    let mut loss = Loss { problem: &problem, budget, num_bins, near: None };
+    let mut loss = Loss { problem: &problem, budget, num_bins, whole: false, near: None };
     let mut best: Option<(f64, usize, Factorization)> = None;
     for rows in INVERSE_ROWS.into_iter().filter(|rows| *rows <= problem.num_steps) {
         let built = StrategySpec::Bisr(rows).build(&problem, observer)?;
@@ -86,6 +86,8 @@ struct Loss<'a> {
     problem: &'a Problem,
     budget: Budget,
     num_bins: u64,
+    /// Whether all bins are looked at, and not a part of them.
+    whole: bool,
     /// The noise of the last strategy, next to which that of the next one is looked for.
     near: Option<f64>,
 }
@@ -102,8 +104,7 @@ impl Loss<'_> {
             Objective::Rms => errors.rms,
         };
         let bins = Bins::of(factorization, self.num_bins)?;
-        let Budget { epsilon, delta } = self.budget;
-        let stddev = about_stddev(&bins, epsilon, delta, self.near)?;
+        let stddev = about_stddev(&bins, self.whole, self.budget, self.near)?;
         self.near = stddev.or(self.near);
         Ok(stddev.map(|stddev| stddev * error))
     }
@@ -116,7 +117,7 @@ fn best_blt(
     budget: Budget,
     num_bins: u64,
 ) -> Result<Option<Factorization>> {
-    let mut loss = Loss { problem, budget, num_bins, near: None };
+    let mut loss = Loss { problem, budget, num_bins, whole: false, near: None };
     let built = |x: &[f64]| -> Result<Factorization> {
         let (scale, lacking): (Vec<f64>, Vec<f64>) =
             x.chunks(2).map(|pair| (pair[0].exp(), pair[1].exp())).unzip();
@@ -124,12 +125,25 @@ fn best_blt(
         Factorization::new(Strategy::Blt(Blt::new(&scale, &decay)?), problem.num_steps)
     };
     let mut value = |x: &[f64]| built(x).map_or(f64::INFINITY, |built| loss.of(&built));
-    // One buffer that reaches over a third of an epoch, and a quick one beside it.
+    // One buffer that reaches over a third of an epoch, or a little farther with a quick one beside it.
     let bins = num_bins as f64;
-    let start = [(0.15_f64.ln(), (3.4 / bins).min(1.0).ln()), ((0.2_f64).ln(), (0.8_f64).ln())];
-    let start: Vec<f64> = start[..buffers].iter().flat_map(|(scale, decay)| [*scale, *decay]).collect();
-    let found = simplex(&mut value, start, 0.35, 14 + 10 * buffers * buffers);
-    if value(&found).is_finite() { built(&found).map(Some) } else { Ok(None) }
+    let lacking = |epochs: f64| (epochs / bins).min(1.0).ln();
+    let start = match buffers {
+        1 => vec![0.15_f64.ln(), lacking(3.4)],
+        _ => vec![0.1_f64.ln(), lacking(2.4), 0.22_f64.ln(), 0.8_f64.ln()],
+    };
+    let found = simplex(&mut value, start.clone(), 0.25, 6 + 12 * buffers);
+    // A part of the bins prefers shorter correlation than all of them do.
+    let mut loss = Loss { whole: true, near: None, ..loss };
+    let mut best: Option<(f64, Factorization)> = None;
+    for x in [start, found] {
+        let Ok(built) = built(&x) else { continue };
+        let value = loss.of(&built);
+        if value.is_finite() && best.as_ref().is_none_or(|(least, _)| value < *least) {
+            best = Some((value, built));
+        }
+    }
+    Ok(best.map(|(_, built)| built))
 }
 
 /// The least of a function by reflections of a simplex (Nelder and Mead), after so many evaluations.

@@ -42,17 +42,19 @@ fn kept(b: usize) -> Vec<usize> {
     if out.len() < 3 {
         out.extend([b / 2, b / 4]);
     }
-    out.retain(|m| (2..=WHOLE).contains(m) && (*m >= 12 || *m + 12 > b));
+    out.retain(|m| (2..=WHOLE).contains(m) && (*m >= 12 || *m == b));
     if out.is_empty() {
         out.push(b.min(WHOLE));
     }
     out
 }
 
-/// A kernel of four numbers for some thirty bins or fewer: what changes smoothly with a strategy, and takes no time.
-pub(super) fn simple(bins: &Bins, epsilon: f64, delta: f64) -> Option<Choice> {
+/// A kernel of four numbers, for all bins where they are few enough or else for some thirty: what changes smoothly with a strategy, and
+/// takes little time.
+pub(super) fn simple(bins: &Bins, whole: bool, epsilon: f64, delta: f64) -> Option<Choice> {
     let b = bins.num_bins();
-    let m = (16..=32).rev().find(|m| b % m == 0).unwrap_or(b.min(25));
+    let few = (16..=32).rev().find(|m| b % m == 0).unwrap_or(b.min(25));
+    let m = if whole && b <= WHOLE { b } else { few };
     let (_, kernel) = around(&bins.circle(m), epsilon, delta)?;
     expected(&kernel, epsilon, delta).map(|expected| Choice { kernel, expected })
 }
@@ -101,15 +103,16 @@ fn lines(bins: &Bins, epsilon: f64, delta: f64) -> Vec<Choice> {
 /// A kernel that dominates, by a factor on all of it.
 fn raised(kernel: Kernel, bound: impl Fn(usize, usize) -> f64 + Copy) -> Option<Kernel> {
     let mut kernel = kernel;
-    for _ in 0..3 {
-        if kernel.check().is_ok() && kernel.dominates(bound) {
-            return Some(kernel);
-        }
+    // Down to the first entry that is met, and up where rounding left one below.
+    for _ in 0..4 {
         let factor = kernel.factor(bound);
-        if !factor.is_finite() {
+        if !(factor.is_finite() && factor > 0.0) {
             return None;
         }
         kernel = kernel.times(factor * (1.0 + 1e-13));
+        if kernel.check().is_ok() && kernel.dominates(bound) {
+            return Some(kernel);
+        }
     }
     None
 }

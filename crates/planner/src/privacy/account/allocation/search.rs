@@ -9,6 +9,7 @@ use super::grid::{Direction, Fineness};
 use super::kernel::Kernel;
 use super::programme::Programme;
 use crate::error::Result;
+use crate::privacy::account::Budget;
 
 /// A kernel's δ, from above: the larger one of both directions. `None` where the programme refuses it.
 pub(crate) fn delta(kernel: &Kernel, stddev: f64, epsilon: f64, scale: f64) -> Result<Option<f64>> {
@@ -175,9 +176,16 @@ pub(crate) fn least_epsilon(
     Ok(found.filter(|(epsilon, _)| *epsilon < WORTH * plain))
 }
 
-/// About the standard deviation that a budget takes, for comparing strategies of one class; `near` is a guess. It bounds nothing.
-pub(crate) fn about_stddev(bins: &Bins, epsilon: f64, scale: f64, near: Option<f64>) -> Result<Option<f64>> {
-    let Some(Choice { kernel, expected }) = simple(bins, epsilon, scale) else { return Ok(None) };
+/// About the standard deviation that a budget takes, for comparing strategies of one class; `near` is a guess, `whole` asks for all bins
+/// where they are few enough. It bounds nothing.
+pub(crate) fn about_stddev(
+    bins: &Bins,
+    whole: bool,
+    budget: Budget,
+    near: Option<f64>,
+) -> Result<Option<f64>> {
+    let Budget { epsilon, delta: scale } = budget;
+    let Some(Choice { kernel, expected }) = simple(bins, whole, epsilon, scale) else { return Ok(None) };
     let mut stddev = near.unwrap_or(expected);
     // What ln δ changes by per ln σ, in searches for answers: a twentieth of the last step's excess is all that is left.
     const SLOPE: f64 = 20.0;
