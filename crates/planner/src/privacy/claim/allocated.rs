@@ -115,3 +115,101 @@ fn unproven(stated: &Allocated, computed: &str) -> Error {
         computed: computed.into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::privacy::account::Budget;
+    use crate::{
+        Adjacency, Factorization, Goal, Method, PrivacyUnit, Schedule, Strategy, Terms, Workload, calibrate,
+        verify,
+    };
+    use corrnoise_core::{Plan, Sampling};
+    use serde_json::json;
+
+    fn terms(sampling: Sampling, adjacency: Adjacency) -> Terms {
+        Terms {
+            schedule: Schedule::Sampling(sampling),
+            adjacency,
+            unit: PrivacyUnit::Example,
+            clip_norm: 1.5,
+        }
+    }
+
+    const BINS: Sampling = Sampling::BallsInBins { dataset_size: 600, num_bins: 6 };
+
+    fn plan(strategy: Strategy, terms: &Terms, goal: Goal) -> Plan {
+        let strategy = Factorization::new(strategy, 20).unwrap();
+        calibrate(&strategy, terms, &Workload::Prefix, &goal).unwrap()
+    }
+
+    #[test]
+    fn claims_are_amplified_where_the_proof_applies() {
+        let goal = Goal::Budget(Budget { epsilon: 1.0, delta: 1e-3 });
+        let bins = terms(BINS, Adjacency::ZeroOut);
+        let one = || Strategy::one_parameter(0.5).unwrap();
+        let found = plan(one(), &bins, goal);
+        let claim = verify(&found).unwrap().claim;
+        assert_eq!((claim.method, claim.epsilon), (Method::Allocated, 1.0));
+        let cyclic = Sampling::Cyclic { dataset_size: 600, num_batches: 6 };
+        let same = plan(one(), &terms(cyclic, Adjacency::ZeroOut), goal);
+        assert!(found.stddev() < 0.9 * same.stddev(), "{} {}", found.stddev(), same.stddev());
+        // The ε of given noise is that of the budget that it was made for.
+        let again = plan(one(), &bins, Goal::GdpMu { gdp_mu: claim.gdp_mu, delta: 1e-3 });
+        let epsilon = verify(&again).unwrap().claim.epsilon;
+        assert!((epsilon - 1.0).abs() < 0.03, "{epsilon}");
+        // Another pair, a negative entry, and no loss to speak of: the claim without amplification.
+        let negative = Strategy::toeplitz(vec![1.0, -0.5]).unwrap();
+        for (strategy, adjacency, epsilon) in [
+            (one(), Adjacency::ReplaceOne, 1.0),
+            (negative, Adjacency::ZeroOut, 1.0),
+            (one(), Adjacency::ZeroOut, 0.0),
+        ] {
+            let goal = Goal::Budget(Budget { epsilon, delta: 1e-3 });
+            let claim = verify(&plan(strategy, &terms(BINS, adjacency), goal)).unwrap().claim;
+            assert!(claim.method == Method::Gaussian && claim.allocated.is_none(), "{claim:?}");
+        }
+    }
+
+    #[test]
+    fn resealed_proofs_that_show_less_are_refused() {
+        let goal = Goal::Budget(Budget { epsilon: 1.0, delta: 1e-3 });
+        let found = plan(Strategy::one_parameter(0.5).unwrap(), &terms(BINS, Adjacency::ZeroOut), goal);
+        let stated = found.certificate().unwrap().clone();
+        let edited = |edit: &dyn Fn(&mut serde_json::Value)| {
+            let mut claim = stated["claim"].clone();
+            edit(&mut claim);
+            let mut map = stated.clone();
+            map["claim"] = claim;
+            verify(&found.clone().with_certificate(map).unwrap())
+                .map(|_| ())
+                .map_err(|error| error.to_string())
+        };
+        assert!(edited(&|_| {}).is_ok());
+        let smaller = |claim: &mut serde_json::Value, epsilon: f64| {
+            claim["epsilon"] = json!(epsilon);
+            claim["allocated"]["epsilon"] = json!(epsilon);
+        };
+        let message = edited(&|claim| smaller(claim, 0.98)).unwrap_err();
+        assert!(message.contains("claim.allocated.epsilon 0.98, but its numbers give δ ="), "{message}");
+        let scaled = |claim: &mut serde_json::Value, factor: f64| {
+            for part in ["common", "white"] {
+                let value = claim["allocated"]["kernel"][part].as_f64().unwrap();
+                claim["allocated"]["kernel"][part] = json!(value * factor);
+            }
+            for v in claim["allocated"]["kernel"]["chain"]["variance"].as_array_mut().unwrap() {
+                *v = json!(v.as_f64().unwrap() * factor);
+            }
+        };
+        let both = |claim: &mut serde_json::Value| {
+            scaled(claim, 0.9);
+            smaller(claim, 0.98);
+        };
+        let message = edited(&both).unwrap_err();
+        assert!(message.contains("an entry below the bins' own"), "{message}");
+        assert!(edited(&|claim| scaled(claim, -1.0)).is_err());
+        assert!(edited(&|claim| claim["allocated"]["num_bins"] = json!(600)).is_err());
+        assert!(edited(&|claim| claim["allocated"]["epsilon"] = json!(-1.0)).is_err());
+        assert!(edited(&|claim| claim["epsilon"] = json!(0.5)).is_err());
+        assert!(edited(&|claim| claim["allocated"] = json!(null)).is_err());
+    }
+}

@@ -13,33 +13,37 @@ use crate::privacy::account::Budget;
 
 /// A kernel's δ, from above: the larger one of both directions. `None` where the programme refuses it.
 pub(crate) fn delta(kernel: &Kernel, stddev: f64, epsilon: f64, scale: f64) -> Result<Option<f64>> {
-    evaluate(kernel, stddev, epsilon, scale, Fineness::FINE)
+    evaluate(kernel, stddev, epsilon, scale, Fineness::FINE, &BOTH)
 }
 
-/// `scale` is the δ that matters, for which grids are made.
+/// The larger δ of some directions; `scale` is the δ that matters, for which grids are made.
 fn evaluate(
     kernel: &Kernel,
     stddev: f64,
     epsilon: f64,
     scale: f64,
     fineness: Fineness,
+    sides: &[Direction],
 ) -> Result<Option<f64>> {
     let one = |direction| -> Result<Option<f64>> {
         let programme = Programme::new(kernel, stddev, epsilon, scale, direction, fineness)?;
         Ok(programme.and_then(|programme| programme.bound()))
     };
     // A circle's programme uses all processors by itself.
-    let (add, remove) = if kernel.is_circle() {
-        (one(Direction::Add), one(Direction::Remove))
+    let found: Vec<Result<Option<f64>>> = if kernel.is_circle() || sides.len() < 2 {
+        sides.iter().map(|side| one(*side)).collect()
     } else {
         std::thread::scope(|scope| {
-            let add = scope.spawn(|| one(Direction::Add));
-            let remove = one(Direction::Remove);
-            (add.join().unwrap_or(Ok(None)), remove)
+            let running: Vec<_> = sides.iter().map(|side| scope.spawn(|| one(*side))).collect();
+            running.into_iter().map(|side| side.join().unwrap_or(Ok(None))).collect()
         })
     };
-    Ok(add?.zip(remove?).map(|(add, remove)| add.max(remove)))
+    found.into_iter().try_fold(Some(0.0), |most, found| {
+        Ok(most.zip(found?).map(|(most, found): (f64, f64)| most.max(found)))
+    })
 }
+
+const BOTH: [Direction; 2] = [Direction::Add, Direction::Remove];
 
 /// A part of δ that is left for other machines, whose functions round differently.
 const SPARED: f64 = 1e-6;
@@ -105,30 +109,41 @@ pub(crate) fn least_stddev(
     left: impl Fn(f64) -> f64,
 ) -> Result<Option<(f64, Kernel)>> {
     let mut best: Option<(f64, f64, Kernel)> = None;
-    let excess = |kernel: &Kernel, ln_stddev: f64, fineness: Fineness| -> Result<Option<f64>> {
-        let stddev = ln_stddev.exp();
-        let left = left(stddev) * (1.0 - SPARED);
-        if stddev > plain {
-            return Ok(None);
-        }
-        if left <= 0.0 {
-            return Ok(Some(5.0));
-        }
-        let found = evaluate(kernel, stddev, epsilon, scale, fineness)?;
-        Ok(found.map(|delta| (delta.max(1e-300) / left).ln()))
-    };
+    let excess =
+        |kernel: &Kernel, ln_stddev: f64, fineness: Fineness, sides: &[Direction]| -> Result<Option<f64>> {
+            let stddev = ln_stddev.exp();
+            let left = left(stddev) * (1.0 - SPARED);
+            if stddev > plain {
+                return Ok(None);
+            }
+            if left <= 0.0 {
+                return Ok(Some(5.0));
+            }
+            let found = evaluate(kernel, stddev, epsilon, scale, fineness, sides)?;
+            Ok(found.map(|delta| (delta.max(1e-300) / left).ln()))
+        };
     for Choice { kernel, expected } in promising(bins, epsilon, scale) {
         let start = expected.min(0.98 * plain).ln();
         let mut slope = -20.0;
-        let coarse = root(start, &mut slope, NEAR, 8, |at| excess(&kernel, at, Fineness::COARSE))?;
+        let coarse =
+            root(start, &mut slope, NEAR, 8, |at| excess(&kernel, at, Fineness::COARSE, &[Direction::Add]))?;
         let Some(coarse) = coarse else { continue };
         if best.as_ref().is_none_or(|(least, ..)| coarse < *least) {
             best = Some((coarse, slope, kernel));
         }
     }
     let Some((coarse, mut slope, kernel)) = best else { return Ok(None) };
-    let fine = root(coarse, &mut slope, CLOSE, 8, |at| excess(&kernel, at, Fineness::FINE))?;
-    Ok(fine.map(|at| (at.exp(), kernel)).filter(|(stddev, _)| *stddev < WORTH * plain))
+    let add = &[Direction::Add];
+    let fine = |at, sides: &[Direction]| excess(&kernel, at, Fineness::FINE, sides);
+    let Some(mut at) = root(coarse, &mut slope, CLOSE, 8, |at| fine(at, add))? else { return Ok(None) };
+    // With the unit the loss is larger, almost always: the other direction is looked at where that one ended.
+    if fine(at, &[Direction::Remove])?.is_none_or(|value| value > 0.0) {
+        match root(at, &mut slope, CLOSE, 8, |at| fine(at, &BOTH))? {
+            Some(found) => at = found,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some((at.exp(), kernel)).filter(|(stddev, _)| *stddev < WORTH * plain))
 }
 
 /// The kernels that are worth a programme: none whose saddle point expects more noise than the best one's grids would cost.
@@ -165,7 +180,7 @@ pub(crate) fn least_epsilon(
             if epsilon <= 0.0 || epsilon > plain {
                 return Ok(None);
             }
-            let found = evaluate(&kernel, stddev, epsilon, scale, fineness)?;
+            let found = evaluate(&kernel, stddev, epsilon, scale, fineness, &BOTH)?;
             Ok(found.map(|delta| (delta.max(1e-300) / left).ln()))
         };
         match root(guess, &mut slope, tolerance, 10, excess)? {
