@@ -179,7 +179,7 @@ mod tests {
             Form::independent(),
             Form::blt(&[0.3, 0.1], &[0.6, 0.95]).unwrap(),
             Form::regenerate(&[1.0, -0.5, -0.125]).unwrap(),
-            Form::regenerate(&[1.0, -0.5, 0.1]).unwrap(),
+            Form::regenerate(&[1.0, -0.5, 0.06]).unwrap(),
             Form::banded_toeplitz(&[1.0, 0.5, 0.25]).unwrap().with_restarts(5).unwrap(),
             Form::blt(&[0.3], &[0.6]).unwrap().with_output_scale(scales).unwrap(),
             Form::banded(&rows).unwrap(),
