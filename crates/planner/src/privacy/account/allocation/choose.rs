@@ -38,7 +38,7 @@ pub(super) fn choices(bins: &Bins, epsilon: f64, delta: f64) -> Vec<Choice> {
 
 /// Numbers of bins that are kept of a circle.
 fn kept(b: usize) -> Vec<usize> {
-    let mut out: Vec<usize> = (1..=8).filter(|part| b % part == 0).map(|part| b / part).collect();
+    let mut out: Vec<usize> = (1..=8).filter(|part| b.is_multiple_of(*part)).map(|part| b / part).collect();
     if out.len() < 3 {
         out.extend([b / 2, b / 4]);
     }
@@ -53,7 +53,7 @@ fn kept(b: usize) -> Vec<usize> {
 /// takes little time.
 pub(super) fn simple(bins: &Bins, whole: bool, epsilon: f64, delta: f64) -> Option<Choice> {
     let b = bins.num_bins();
-    let few = (16..=32).rev().find(|m| b % m == 0).unwrap_or(b.min(25));
+    let few = (16..=32).rev().find(|m| b.is_multiple_of(*m)).unwrap_or(b.min(25));
     let m = if whole && b <= WHOLE { b } else { few };
     let (_, kernel) = around(&bins.circle(m), epsilon, delta)?;
     expected(&kernel, epsilon, delta).map(|expected| Choice { kernel, expected })
@@ -344,9 +344,9 @@ impl Fit<'_> {
             slopes.push(row);
         }
         let value = sum.ln() + most.ln() + soft.ln() / sharpness;
-        for i in 0..m {
-            for l in 0..=i {
-                slopes[i][l] = weight(i, l) / sum - slopes[i][l] / soft / entry(i, l);
+        for (i, row) in slopes.iter_mut().enumerate() {
+            for (l, slope) in row.iter_mut().enumerate() {
+                *slope = weight(i, l) / sum - *slope / soft / entry(i, l);
             }
         }
         gradient.fill(0.0);

@@ -131,9 +131,10 @@ fn inverse(weights: &[f64], n: usize) -> Result<(Vec<f64>, f64)> {
 fn check_signs(running: &Factorization) -> Result<()> {
     match running.strategy() {
         Strategy::Banded(rows) => {
-            let rows = rows[..running.num_steps()].iter().enumerate();
-            rows.map(|(t, row)| first_negative(&format!("row {t} of the strategy, entry of age"), row))
-                .collect()
+            let mut rows = rows[..running.num_steps()].iter().enumerate();
+            rows.try_for_each(|(t, row)| {
+                first_negative(&format!("row {t} of the strategy, entry of age"), row)
+            })
         }
         _ if running.restart_every() <= LINEAR_LIMIT => {
             let segment = Factorization::new(running.strategy().clone(), running.restart_every())?;

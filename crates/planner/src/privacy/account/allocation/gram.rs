@@ -94,8 +94,8 @@ impl Bins {
     pub(super) fn circle(&self, kept: usize) -> Bounds {
         let b = self.num_bins;
         let rows = match &self.entries {
-            Entries::Moved(first) if b % kept == 0 => moved_rows(first, kept, b / kept),
-            Entries::Written(entries) if b % kept == 0 => {
+            Entries::Moved(first) if b.is_multiple_of(kept) => moved_rows(first, kept, b / kept),
+            Entries::Written(entries) if b.is_multiple_of(kept) => {
                 let apart = b / kept;
                 let most = |i: usize, l: usize| {
                     let entry = |t: usize| entries[(t + i * apart) * b + t + l * apart];
@@ -169,7 +169,7 @@ mod tests {
             let exact = plain(&coefs, b);
             let (moved, written) = (Bins::moved(&coefs, b, 0.0), Bins::written(exact.clone(), b, 23));
             for kept in (1..=b).filter(|kept| *kept <= 12) {
-                let divides = b % kept == 0;
+                let divides = b.is_multiple_of(kept);
                 for bins in [&moved, &written] {
                     let bounds = bins.circle(kept);
                     let mut met = vec![0.0_f64; kept * kept];

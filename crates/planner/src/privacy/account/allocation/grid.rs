@@ -25,6 +25,16 @@ impl Fineness {
     pub(super) const COARSE: Fineness = Fineness(2.0);
 }
 
+/// What a programme is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Aim {
+    pub(super) epsilon: f64,
+    /// The δ that matters.
+    pub(super) delta: f64,
+    pub(super) direction: Direction,
+    pub(super) fineness: Fineness,
+}
+
 /// The nodes of a programme.
 #[derive(Debug)]
 pub(super) struct Grid {
@@ -53,21 +63,14 @@ const MOST_SUMS: usize = 4000;
 pub(super) const MOST_VARIANCE: f64 = 300.0;
 
 impl Grid {
-    /// The grid for a kernel, an ε and a δ that matters; sums come in multiples of `block`. `None` where the kernel is out of reach.
-    pub(super) fn new(
-        kernel: &Kernel,
-        turns: &Turns,
-        stddev: f64,
-        epsilon: f64,
-        delta: f64,
-        direction: Direction,
-        Fineness(fineness): Fineness,
-        block: usize,
-    ) -> Option<Grid> {
+    /// The grid for a kernel and what it is asked for; sums come in multiples of `block`. `None` where the kernel is out of reach.
+    pub(super) fn new(kernel: &Kernel, turns: &Turns, stddev: f64, aim: Aim, block: usize) -> Option<Grid> {
+        let Aim { epsilon, delta, direction, fineness: Fineness(fineness) } = aim;
         let m = turns.num_bins();
         let (most, least) =
             turns.own.iter().fold((0.0_f64, f64::INFINITY), |(a, b), v| (a.max(*v), b.min(*v)));
-        if !(most + turns.common + turns.white <= MOST_VARIANCE) {
+        let variance = most + turns.common + turns.white;
+        if variance.is_nan() || variance > MOST_VARIANCE {
             return None;
         }
         let sd = most.sqrt();
@@ -200,7 +203,7 @@ fn sums(drift: f64, top: f64, spread: f64, fineness: f64, block: usize) -> Optio
         }
         let mut above = vec![0.0];
         while above.len() < MOST_SUMS && above[above.len() - 1] < top - drift
-            || (below.len() + above.len()) % block != 0
+            || !(below.len() + above.len()).is_multiple_of(block)
         {
             let last = above[above.len() - 1];
             above.push(last + gap(last));

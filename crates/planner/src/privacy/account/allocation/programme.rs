@@ -12,7 +12,7 @@
 //! every mean is at most that of a chord (`hats.rs`), and no weight is negative: values at nodes stay above the true ones, turn after
 //! turn. What lies beyond the ends is charged (`turn.rs`).
 
-use super::grid::{Direction, Fineness, Grid};
+use super::grid::{Aim, Direction, Fineness, Grid};
 use super::hats::{Hat, shares};
 use super::kernel::{Kernel, Turns};
 use super::turn::{Turn, Workspace};
@@ -73,7 +73,9 @@ impl Programme {
         }
         let circle = kernel.is_circle();
         let block = if circle { BLOCK / LANES } else { BLOCK };
-        let Some(grid) = Grid::new(kernel, &turns, stddev, epsilon, delta, direction, fineness, block) else {
+        let Some(grid) =
+            Grid::new(kernel, &turns, stddev, Aim { epsilon, delta, direction, fineness }, block)
+        else {
             return Ok(None);
         };
         let strike = epsilon.exp();

@@ -94,8 +94,8 @@ impl Turn {
             let lo = nodes.partition_point(|y| *y <= least - below * sd).saturating_sub(1).min(n - 2);
             let hi = nodes.partition_point(|y| *y < most + above * sd).clamp(lo + 1, n - 1);
             chosen.clear();
-            for k in lo..=hi {
-                let farthest = (nodes[k] - least).abs().max((nodes[k] - most).abs()) / sd;
+            for (k, node) in (lo..).zip(&nodes[lo..=hi]) {
+                let farthest = (node - least).abs().max((node - most).abs()) / sd;
                 chosen.push(polynomials.of(sides(k, lo, hi), farthest.min(FARTHEST)));
             }
             let start = turn.weights.len();
@@ -108,8 +108,7 @@ impl Turn {
                 own[0][lane] += upper(-z_lo);
                 own[hi - lo][lane] += upper(z_hi);
                 let sum: f64 = own.iter().map(|weight| weight[lane]).sum();
-                // Written so that what is no number does not fit.
-                if !((sum - 1.0).abs() <= MISSING) {
+                if sum.is_nan() || (sum - 1.0).abs() > MISSING {
                     return None;
                 }
                 tail[lane] = match programme.direction {
