@@ -8,6 +8,7 @@ mod convolve;
 mod eigen;
 mod kernel;
 mod matrix;
+mod mixture;
 mod product;
 mod reflect;
 mod rotations;
@@ -21,5 +22,9 @@ pub use convolve::convolve;
 pub use eigen::Eigen;
 pub use kernel::Number;
 pub use matrix::{Matrix, View};
+pub use mixture::{
+    BLOCK, LANES, Lane, Sparse, blend_blocks, density_times_polynomials, sparse_times_lanes,
+    sparse_times_numbers,
+};
 pub use product::{gram, product, product_into};
 pub use singular::singular_values;

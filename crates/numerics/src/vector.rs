@@ -16,7 +16,7 @@ pub(crate) fn multiply_add<const FUSED: bool>(left: f64, right: f64, addend: f64
 macro_rules! vectorised {
     ($($(#[$attribute:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $output:ty)? = $body:ident $(::<$way:literal>)?;)*) => {$(
         $(#[$attribute])*
-        pub(crate) fn $name($($argument: $type),*) $(-> $output)? {
+        pub fn $name($($argument: $type),*) $(-> $output)? {
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx2,fma")]

@@ -31,9 +31,9 @@ pub use plan::{
     calibrate_bands,
 };
 pub use privacy::{
-    Adjacency, Amplified, Certificate, Claim, Exactness, Method, Participation, PrivacyUnit, SamplingSpec,
-    Schedule, Sensitivity, Terms, Utility, account, block_poisson, certificate, large_delta,
-    max_feasible_participations, verified, verify,
+    Adjacency, Allocated, Amplified, Certificate, Chain, Claim, Exactness, Kernel, Method, Participation,
+    PrivacyUnit, SamplingSpec, Schedule, Sensitivity, Terms, Utility, account, block_poisson, certificate,
+    large_delta, max_feasible_participations, verified, verify,
 };
 pub use strategy::names::{StrategyChoice, StrategySpec};
 pub use strategy::{Blt, Estimator, Strategy, Tree};

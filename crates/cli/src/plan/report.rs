@@ -113,6 +113,7 @@ fn method_name(method: Method) -> &'static str {
     match method {
         Method::Gaussian => "Gaussian, exact",
         Method::Amplified => "Poisson, PLD",
+        Method::Allocated => "bins, proof",
     }
 }
 
@@ -170,12 +171,17 @@ pub fn text(report: &Report, request: &Request, replaced: bool, output: &Output<
 
 /// A claim and what it rests on.
 pub fn claim_text(claim: &Claim, loss_change: f64, output: &Output<'_>) -> String {
-    let how = match (&claim.amplified, claim.method) {
-        (Some(amplified), Method::Amplified) => format!(
+    let how = match (claim.method, &claim.amplified, &claim.allocated) {
+        (Method::Amplified, Some(amplified), _) => format!(
             "amplified by Poisson sampling: {} with probability {} and noise multiplier {}, by privacy loss distributions",
             counted(amplified.num_rounds, "round"),
             digits(amplified.sampling_prob),
             short(amplified.noise_multiplier)
+        ),
+        (Method::Allocated, _, Some(allocated)) => format!(
+            "amplified by balls in {} bins, proven by a kernel of {} bins that is nowhere below the run's",
+            allocated.num_bins,
+            allocated.kernel.num_bins()
         ),
         _ => format!(
             "the whole run is one Gaussian mechanism with μ = {}, converted exactly",

@@ -5,7 +5,7 @@ use crate::factorization::Factorization;
 use crate::optimize::{Problem, toeplitz, unobserved};
 use crate::privacy::account::{Budget, Search, Subsampled, gdp_mu_of_budget};
 use crate::privacy::certificate::{Certificate, certify};
-use crate::privacy::claim::{Basis, Terms};
+use crate::privacy::claim::{Allocated, Basis, Proof, Terms};
 use crate::privacy::participation::Participation;
 use crate::privacy::sampling::{block_poisson, num_batches};
 use crate::privacy::schedule::Schedule;
@@ -57,17 +57,19 @@ impl Goal {
         }
     }
 
-    fn stddev(&self, basis: &Basis) -> Result<f64> {
-        match (*self, basis.poisson) {
-            (Goal::Budget(budget), _) => basis.stddev_of_budget(budget),
-            (Goal::GdpMu { gdp_mu, .. }, _) => Ok(basis.stddev_of_mu(gdp_mu)),
+    /// The standard deviation, and a proof by balls in bins if that is what shows that the budget is met.
+    fn stddev(&self, basis: &Basis) -> Result<(f64, Option<Allocated>)> {
+        let stddev = match (*self, basis.poisson) {
+            (Goal::Budget(budget), _) => return basis.stddev_of_budget(budget),
+            (Goal::GdpMu { gdp_mu, .. }, _) => basis.stddev_of_mu(gdp_mu),
             (Goal::NoiseMultiplier { noise_multiplier, .. }, None) => {
-                Ok(basis.stddev_of_mu(1.0 / noise_multiplier))
+                basis.stddev_of_mu(1.0 / noise_multiplier)
             }
             (Goal::NoiseMultiplier { noise_multiplier, .. }, Some(_)) => {
-                Ok(basis.stddev_of_round(noise_multiplier))
+                basis.stddev_of_round(noise_multiplier)
             }
-        }
+        };
+        Ok((stddev, None))
     }
 }
 
@@ -108,13 +110,20 @@ pub(crate) fn calibrated(
     let form = strategy.form()?;
     let basis = Basis::new(&form, strategy.num_steps(), terms)?;
     // Scales are rounded to f32 when they are used: with this much more, none falls below what is needed.
-    let stddev = goal.stddev(&basis)? * (1.0 + f64::from(f32::EPSILON));
+    let (stddev, shown) = goal.stddev(&basis)?;
+    let stddev = stddev * (1.0 + f64::from(f32::EPSILON));
     let plan = Plan::new(strategy.num_steps() as u64, form, stddev)?;
     let plan = match terms.schedule.sampling() {
         Some(sampling) => plan.with_sampling(sampling)?,
         None => plan,
     };
-    let certificate = certify(&plan, &basis, terms, workload, goal.delta(), name)?;
+    let proof = match (&shown, goal) {
+        (Some(shown), _) => Proof::Known(shown),
+        // The search for this budget found none.
+        (None, Goal::Budget(_)) => Proof::Without,
+        (None, _) => Proof::Search,
+    };
+    let certificate = certify(&plan, &basis, terms, workload, goal.delta(), name, proof)?;
     Ok((certificate.attach(plan)?, certificate))
 }
 

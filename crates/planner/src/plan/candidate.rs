@@ -122,6 +122,7 @@ pub(super) fn sampled(sampling: Option<SamplingSpec>) -> &'static str {
     match sampling {
         Some(SamplingSpec::Poisson) => ", Poisson",
         Some(SamplingSpec::BlockPoisson(_)) => ", block-cyclic Poisson",
+        Some(SamplingSpec::BallsInBins) => ", balls in bins",
         _ => "",
     }
 }

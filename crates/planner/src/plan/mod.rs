@@ -1,5 +1,6 @@
 //! From what a trainer knows to a calibrated, certified plan: the request, the comparison of all strategies, the calibration of one.
 
+mod allocated;
 pub mod calibrate;
 mod candidate;
 mod compare;

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::factorization::Factorization;
 use crate::optimize::{Observer, Stage};
+use crate::plan::allocated;
 use crate::plan::calibrate::Goal;
 use crate::plan::candidate::{Candidate, Recommendation, Skipped};
 use crate::plan::options::OptionError;
@@ -27,7 +28,7 @@ pub(super) fn one(
     Basis::new(&plain.form()?, question.steps, &question.terms(schedule.clone()))?;
     let name = strategy.to_string();
     observer.stage(Stage::Optimizing(&name));
-    let factorization = strategy.build(&question.problem(&schedule)?, observer)?;
+    let factorization = allocated::build(question, strategy, &schedule, observer)?;
     observer.stage(Stage::Certifying(&name));
     let chosen = Candidate::new(question, strategy.clone(), &factorization, schedule.clone())?;
     if let Some(limit) = question.max_state_bytes.filter(|limit| chosen.engine_bytes > *limit) {

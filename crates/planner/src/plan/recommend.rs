@@ -5,7 +5,7 @@
 //! Poisson sampling or cycles through a shuffled dataset, federated training admits clients a minimum number of steps apart, a stream sees
 //! everyone once.
 
-use super::compare;
+use super::{allocated, compare};
 use crate::error::{Error, Result};
 use crate::factorization::Factorization;
 use crate::optimize::{self, Observer, Problem, Stage, toeplitz};
@@ -13,6 +13,7 @@ use crate::plan::calibrate::{Goal, calibrate_bands};
 use crate::plan::candidate::{Candidate, Recommendation, Skipped, sampled};
 use crate::plan::question::{Question, Setting};
 use crate::privacy::account::Budget;
+use crate::privacy::claim::Method;
 use crate::privacy::participation::Participation;
 use crate::privacy::sampling::{SamplingSpec, block_poisson};
 use crate::privacy::schedule::Schedule;
@@ -53,7 +54,8 @@ pub(super) fn all(question: &Question, observer: Observer<'_>) -> Result<Recomme
             let name =
                 format!("{strategy}{}", sampled(schedule.sampling().and_then(|s| SamplingSpec::of(&s))));
             observer.stage(Stage::Certifying(&name));
-            Candidate::new(question, strategy, &factorization, schedule).map_err(|error| (name, error))
+            let candidate = Candidate::new(question, strategy, &factorization, schedule);
+            candidate.and_then(amplified_by_bins).map_err(|error| (name, error))
         });
         match candidate {
             Ok(candidate) => candidates.push(candidate),
@@ -80,6 +82,7 @@ fn attempts(question: &Question, cycle: &Schedule, observer: Observer<'_>) -> Re
         Ok(found(strategy, factorization))
     };
     let mut attempts = sampled_attempts(question, &problem, observer);
+    attempts.extend(allocated_attempts(question, observer));
     observer.stage(Stage::Optimizing("blt"));
     attempts.push(match optimize::blt::optimize_auto(&problem, 1e-3, observer) {
         Ok(best) => Ok(found(StrategySpec::Blt(num_buffers(&best.factorization)), best.factorization)),
@@ -149,6 +152,46 @@ fn sampled_attempts(question: &Question, problem: &Problem, observer: Observer<'
         attempts.push(tuned.map_err(|error| (name(), error)));
     }
     attempts
+}
+
+/// BLTs and banded inverses under balls in bins, made for the amplified claim.
+fn allocated_attempts(question: &Question, observer: Observer<'_>) -> Vec<Attempt> {
+    let Setting::Centralized { dataset_size, batch_size } = question.setting else { return Vec::new() };
+    let Ok(Some(sampling)) = SamplingSpec::BallsInBins.scheme(dataset_size, batch_size) else {
+        return Vec::new();
+    };
+    let schedule = Schedule::Sampling(sampling);
+    if allocated::target(question, &schedule).is_none() || question.steps > BANDED_STEPS {
+        return Vec::new();
+    }
+    let name = |strategy: &str| format!("{strategy}{}", sampled(Some(SamplingSpec::BallsInBins)));
+    let blts = [1, 2].map(|buffers| {
+        let strategy = StrategySpec::Blt(buffers);
+        let name = name(&strategy.to_string());
+        observer.stage(Stage::Optimizing(&name));
+        let factorization = allocated::build(question, &strategy, &schedule, observer);
+        factorization
+            .map(|factorization| Found { strategy, factorization, schedule: schedule.clone() })
+            .map_err(|error| (name, error))
+    });
+    let inverse = allocated::best_inverse(question, &schedule, observer);
+    let inverse = inverse
+        .map(|(strategy, factorization)| Found { strategy, factorization, schedule: schedule.clone() })
+        .map_err(|error| (name("bisr"), error));
+    blts.into_iter().chain([inverse]).collect()
+}
+
+/// Leaves out what balls in bins do not amplify: with as much noise it may as well be sampled in cycles.
+fn amplified_by_bins(candidate: Candidate) -> Result<Candidate> {
+    let claim = &candidate.certificate.claim;
+    if candidate.sampling() == Some(SamplingSpec::BallsInBins) && claim.method != Method::Allocated {
+        return Err(Error::parameter(
+            "amplification by balls in bins",
+            "none that is proven",
+            "less noise than without",
+        ));
+    }
+    Ok(candidate)
 }
 
 fn tuned_bands(

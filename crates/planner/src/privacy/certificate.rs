@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::factorization::Factorization;
-use crate::privacy::claim::{Basis, Claim, PrivacyUnit, Terms};
+use crate::privacy::claim::{Basis, Claim, PrivacyUnit, Proof, Terms};
 use crate::privacy::participation::Participation;
 use crate::privacy::schedule::Schedule;
 use crate::privacy::sensitivity::Adjacency;
@@ -59,6 +59,17 @@ pub struct Utility {
 ///
 /// `terms.schedule` must be the plan's own where the plan has one.
 pub fn certificate(plan: &Plan, terms: &Terms, workload: &Workload, delta: f64) -> Result<Certificate> {
+    certificate_with(plan, terms, workload, delta, Proof::Search)
+}
+
+/// The same with a proof by balls in bins that is known already.
+pub(crate) fn certificate_with(
+    plan: &Plan,
+    terms: &Terms,
+    workload: &Workload,
+    delta: f64,
+    proof: Proof<'_>,
+) -> Result<Certificate> {
     let num_steps = usize::try_from(plan.num_steps()).unwrap_or(usize::MAX);
     if terms.schedule.sampling() != plan.sampling() {
         let stated = format!("{:?}", terms.schedule.sampling());
@@ -69,7 +80,7 @@ pub fn certificate(plan: &Plan, terms: &Terms, workload: &Workload, delta: f64) 
         ));
     }
     let basis = Basis::new(plan.form(), num_steps, terms)?;
-    certify(plan, &basis, terms, workload, delta, None)
+    certify(plan, &basis, terms, workload, delta, None, proof)
 }
 
 pub(crate) fn certify(
@@ -79,6 +90,7 @@ pub(crate) fn certify(
     workload: &Workload,
     delta: f64,
     strategy: Option<&StrategySpec>,
+    proof: Proof<'_>,
 ) -> Result<Certificate> {
     let stddev = plan.stddev() * least_kept(plan);
     let strategy = strategy.filter(|strategy| strategy.may_run_as(plan.form()));
@@ -91,7 +103,7 @@ pub(crate) fn certify(
         adjacency: terms.adjacency,
         unit: terms.unit,
         clip_norm: terms.clip_norm,
-        claim: basis.claim(stddev, delta, terms)?,
+        claim: basis.claim(stddev, delta, terms, proof)?,
         utility: utility(&basis.running, workload, plan.stddev())?,
     })
 }

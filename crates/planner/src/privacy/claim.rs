@@ -5,6 +5,8 @@
 //! of the subsampled Gaussian mechanism with noise multiplier `stddev / (clip_norm · ‖C‖_col)` (amplified banded matrix factorisation,
 //! Choquette-Choo et al. 2023). Both hold; the smaller ε is the claim.
 //!
+//! Under balls in bins a third proof bounds the loss of any strategy without negative entries (`account/allocation`).
+//!
 //! The engine's normals end, so a part of δ is spent on outputs that only one of two datasets makes (`account/tail.rs`); ε is that of the
 //! rest. Numbers that a guarantee rests on are stated a little larger than they were computed, by more than sums and transforms may be
 //! off: a statement that is no smaller than what another machine computes is true.
@@ -12,14 +14,20 @@
 use crate::error::{Error, Result, check_finite};
 use crate::factorization::Factorization;
 use crate::factorization::from_form::num_rows;
+use crate::privacy::account::allocation::Bins;
 use crate::privacy::account::tail::{beyond, beyond_sampled, delta_taken};
 use crate::privacy::account::{Budget, MAX_PARAMETERS, Search, Subsampled, epsilon_of_delta, gdp};
 use crate::privacy::participation::Participation;
 use crate::privacy::schedule::{Poisson, Schedule};
 use crate::privacy::sensitivity::{Adjacency, Exactness, Sensitivity};
 use crate::strategy::Strategy;
-use corrnoise_core::Form;
+use corrnoise_core::{Form, Sampling};
 use serde::{Deserialize, Serialize};
+
+mod allocated;
+
+pub use allocated::Allocated;
+pub(crate) use allocated::Proof;
 
 /// Whose privacy is protected. The mathematics is the same; what must be clipped and counted is not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +53,7 @@ pub struct Terms {
     pub clip_norm: f64,
 }
 
-/// Which of two proofs gave ε.
+/// Which proof gave ε.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
@@ -53,6 +61,8 @@ pub enum Method {
     Gaussian,
     /// Amplification by Poisson sampling: privacy-loss distributions of the subsampled Gaussian mechanism, composed.
     Amplified,
+    /// Amplification by balls in bins: the likelihood ratio of a covariance that is nowhere below the run's, bounded from above.
+    Allocated,
 }
 
 /// A privacy claim of a plan.
@@ -78,6 +88,9 @@ pub struct Claim {
     /// The subsampled mechanism, under Poisson sampling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amplified: Option<Amplified>,
+    /// What bounds the loss, under balls in bins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocated: Option<Allocated>,
     /// What must be true outside this library, in words.
     pub assumptions: Vec<String>,
 }
@@ -102,6 +115,8 @@ pub(crate) struct Basis {
     pub(crate) participation: Participation,
     pub(crate) sensitivity: Sensitivity,
     pub(crate) poisson: Option<Poisson>,
+    /// The bins of balls in bins, where the proof by them applies.
+    bins: Option<Bins>,
     pub(crate) column_norm: f64,
     /// Rows of normals that the run is made of.
     num_rows: usize,
@@ -137,11 +152,19 @@ impl Basis {
             }
         }
         let num_rows = num_rows(form, num_steps);
+        // Where it does not apply, the run is still one Gaussian mechanism.
+        let bins = match terms.schedule.sampling() {
+            Some(Sampling::BallsInBins { num_bins, .. }) if terms.adjacency == Adjacency::ZeroOut => {
+                Bins::of(&running, num_bins).ok()
+            }
+            _ => None,
+        };
         Ok(Basis {
             running,
             participation,
             sensitivity,
             poisson,
+            bins,
             column_norm,
             num_rows,
             clip_norm: terms.clip_norm,
@@ -158,8 +181,7 @@ impl Basis {
         self.clip_norm * self.column_norm * noise_multiplier
     }
 
-    /// The least standard deviation with which a claim meets a budget.
-    pub(crate) fn stddev_of_budget(&self, budget: Budget) -> Result<f64> {
+    fn stddev_without_bins(&self, budget: Budget) -> Result<f64> {
         let Budget { epsilon, delta } = budget;
         // What is stated is rounded up, and must still fit.
         let epsilon = epsilon * (1.0 - 2.0 * EPSILON_ROUNDING);
@@ -202,7 +224,7 @@ impl Basis {
     }
 
     /// The claim for the noise that is really added: `stddev` after the loss by rounding scales to f32.
-    pub(crate) fn claim(&self, stddev: f64, delta: f64, terms: &Terms) -> Result<Claim> {
+    pub(crate) fn claim(&self, stddev: f64, delta: f64, terms: &Terms, proof: Proof<'_>) -> Result<Claim> {
         if stddev <= 0.0 {
             return Err(Error::parameter("stddev", stddev, "above 0: without noise there is no claim"));
         }
@@ -221,14 +243,16 @@ impl Basis {
             Some(poisson) => self.amplified(poisson, stddev, delta)?,
             None => None,
         };
-        let (epsilon, tail_delta, method) = match (plain, amplified) {
-            (plain, Some((amplified, tail)))
+        let allocated = self.allocated(stddev, gdp_mu, delta, plain, proof)?;
+        let (epsilon, tail_delta, method) = match (plain, amplified, &allocated) {
+            (_, _, Some((allocated, tail))) => (allocated.epsilon, *tail, Method::Allocated),
+            (plain, Some((amplified, tail)), None)
                 if plain.is_none_or(|(epsilon, _)| amplified.epsilon < (1.0 - 1e-6) * epsilon) =>
             {
                 (amplified.epsilon, tail, Method::Amplified)
             }
-            (Some((epsilon, tail)), _) => (epsilon, tail, Method::Gaussian),
-            (None, _) => return Err(beyond_the_end(gdp_mu, delta, tail)),
+            (Some((epsilon, tail)), _, None) => (epsilon, tail, Method::Gaussian),
+            (None, _, None) => return Err(beyond_the_end(gdp_mu, delta, tail)),
         };
         Ok(Claim {
             epsilon,
@@ -240,7 +264,8 @@ impl Basis {
             sensitivity,
             sensitivity_kind: self.sensitivity.exactness,
             amplified: amplified.map(|(amplified, _)| amplified),
-            assumptions: assumptions(terms, self.running.num_steps())?,
+            assumptions: assumptions(terms, self.running.num_steps(), method)?,
+            allocated: allocated.map(|(allocated, _)| allocated),
         })
     }
 
@@ -290,7 +315,7 @@ pub(crate) const EPSILON_ROUNDING: f64 = 1e-7;
 /// The same for μ, which is made of sums of squares.
 pub(crate) const MU_ROUNDING: f64 = 1e-10;
 
-fn assumptions(terms: &Terms, num_steps: usize) -> Result<Vec<String>> {
+fn assumptions(terms: &Terms, num_steps: usize, method: Method) -> Result<Vec<String>> {
     let clip_norm = terms.clip_norm;
     let contribution = match terms.unit {
         PrivacyUnit::Example => "every example's gradient is clipped",
@@ -300,7 +325,7 @@ fn assumptions(terms: &Terms, num_steps: usize) -> Result<Vec<String>> {
         Adjacency::ZeroOut => "neighbouring datasets differ in one unit, whose contributions become zero",
         Adjacency::ReplaceOne => "neighbouring datasets differ in one unit, which is replaced by another",
     };
-    Ok(vec![
+    let mut assumptions = vec![
         format!("{contribution} to norm {clip_norm} before the batch is summed; the noise is added to the sum"),
         terms.schedule.assumption(num_steps)?,
         neighbours.into(),
@@ -310,5 +335,9 @@ fn assumptions(terms: &Terms, num_steps: usize) -> Result<Vec<String>> {
             MAX_PARAMETERS.ilog2()
         ),
         "noise is Gaussian up to the resolution of its random words and of f32, which no accountant counts".into(),
-    ])
+    ];
+    if method == Method::Allocated {
+        assumptions.insert(2, allocated::ASSUMPTION.into());
+    }
+    Ok(assumptions)
 }

@@ -4,8 +4,8 @@
 //! [`verified`]: the whole claim computed again, once per plan and process. Loading a plan waits for none of it.
 
 use crate::error::{Error, Result};
-use crate::privacy::certificate::{Certificate, certificate};
-use crate::privacy::claim::{EPSILON_ROUNDING, MU_ROUNDING};
+use crate::privacy::certificate::{Certificate, certificate_with};
+use crate::privacy::claim::{EPSILON_ROUNDING, MU_ROUNDING, Proof};
 use corrnoise_core::{Fingerprint, Plan};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -66,7 +66,10 @@ impl Memory {
 /// The certificate computed again from the rest of the plan, if it has every statement of the plan's own.
 fn recomputed(plan: &Plan) -> Result<Certificate> {
     let stated = Certificate::of(plan)?;
-    let mut computed = certificate(plan, &stated.terms(plan), &stated.workload, stated.claim.delta)?;
+    // A proof by balls in bins is checked as it is stated, and none is searched for.
+    let proof = stated.claim.allocated.as_ref().map_or(Proof::Without, Proof::Known);
+    let (terms, delta) = (stated.terms(plan), stated.claim.delta);
+    let mut computed = certificate_with(plan, &terms, &stated.workload, delta, proof)?;
     // Which library wrote a plan does not make its claim true or false, and neither does the name of what a form runs.
     computed.planner.clone_from(&stated.planner);
     if stated.named_strategy(plan).is_some() {

@@ -61,7 +61,16 @@ pub fn check(plan: &Plan, stated: &Certificate, effort: Effort) -> Result<Report
     let delta = claim.delta;
     let plain = gauss::epsilon(mu, gauss::a_little_more(delta));
     let sampled = sampling_of(plan.sampling());
-    if sampled.is_none() || claim.method == Method::Gaussian {
+    if claim.method == Method::Allocated {
+        // A unit in the bin with the longest shift is told apart as a single round of that probability would.
+        let Some(Sampling::BallsInBins { num_bins, .. }) = plan.sampling() else {
+            return Err("a proof by balls in bins under another scheme".into());
+        };
+        let least = sampled::one_round(mu, 1.0 / num_bins as f64, gauss::a_little_more(delta));
+        expect(claim.epsilon >= least * (1.0 - 1e-12), || {
+            format!("epsilon {:e}, but one bin of {num_bins} at mu {mu} needs {least:e}", claim.epsilon)
+        })?;
+    } else if sampled.is_none() || claim.method == Method::Gaussian {
         expect(claim.epsilon >= plain * (1.0 - 1e-12), || {
             format!("epsilon {:e} of a true {plain:e} at mu {mu:e} and delta {delta:e}", claim.epsilon)
         })?;

@@ -1,5 +1,6 @@
 //! Privacy accounting: what a noise multiplier and a sensitivity are worth.
 
+pub(crate) mod allocation;
 mod compose;
 pub mod gdp;
 mod losses;
