@@ -23,6 +23,7 @@ fn plan(num_steps: u64, form: Form, schedule: &Schedule, workload: &Workload) ->
         sensitivity: 1.0,
         sensitivity_kind: Exactness::Exact,
         amplified: None,
+        allocated: None,
         assumptions: Vec::new(),
     };
     let participation = match schedule {

@@ -174,11 +174,13 @@ mod tests {
         let rows: Vec<Lane> = (0..3).map(|r| std::array::from_fn(|i| (10 * r + i) as f64)).collect();
         let mut out = vec![[0.0; LANES]; 3];
         sparse_times_lanes(&matrix, &[1.0, 2.0, 3.0], &rows, &mut out);
-        for i in 0..LANES {
-            let x = |r: usize| (10 * r + i) as f64;
-            let expected = [1.0 + 0.5 * x(0) + 2.0 * x(2) + 3.0 * x(1), 2.0, 3.0 + 7.0 * x(1)];
-            assert_eq!([out[0][i], out[1][i], out[2][i]], expected);
-        }
+        let x = |r: usize, i: usize| (10 * r + i) as f64;
+        let expected: [Lane; 3] = [
+            std::array::from_fn(|i| 1.0 + 0.5 * x(0, i) + 2.0 * x(2, i) + 3.0 * x(1, i)),
+            [2.0; LANES],
+            std::array::from_fn(|i| 3.0 + 7.0 * x(1, i)),
+        ];
+        assert_eq!(out, expected);
         let mut numbers = [0.0; 3];
         sparse_times_numbers(&matrix, &[1.0, 2.0, 3.0], &[1.0, 2.0, 4.0], &mut numbers);
         assert_eq!(numbers, [1.0 + 0.5 + 8.0 + 6.0, 2.0, 17.0]);

@@ -40,8 +40,13 @@ struct Found {
 /// A strategy that was tried: what was found, or the name under which it is said to be left out.
 type Attempt = std::result::Result<Found, (String, Error)>;
 
-/// Compares every class of strategy and recommends one. All are calibrated to one (ε, δ): that of the question's goal.
-pub(super) fn all(question: &Question, observer: Observer<'_>) -> Result<Recommendation> {
+/// Compares every class of strategy and recommends one. All are calibrated to one (ε, δ): that of the question's goal. Balls in bins are
+/// tried where they are asked for: their proofs take a minute.
+pub(super) fn all(
+    question: &Question,
+    bins: Option<SamplingSpec>,
+    observer: Observer<'_>,
+) -> Result<Recommendation> {
     let question = &Question { goal: Goal::Budget(compare::budget(&question.goal)?), ..question.clone() };
     let cycle = question.setting.cycle(question.steps)?;
     // Independent noise always works: if it does not, the question is at fault.
@@ -49,7 +54,11 @@ pub(super) fn all(question: &Question, observer: Observer<'_>) -> Result<Recomme
     observer.stage(Stage::Certifying("identity"));
     let mut candidates = vec![Candidate::new(question, StrategySpec::Identity, &plain, cycle.clone())?];
     let mut skipped = Vec::new();
-    for attempt in attempts(question, &cycle, observer)? {
+    let mut attempts = attempts(question, &cycle, observer)?;
+    if let Some(bins) = bins {
+        attempts.extend(allocated_attempts(question, bins, observer));
+    }
+    for attempt in attempts {
         let candidate = attempt.and_then(|Found { strategy, factorization, schedule }| {
             let name =
                 format!("{strategy}{}", sampled(schedule.sampling().and_then(|s| SamplingSpec::of(&s))));
@@ -82,7 +91,6 @@ fn attempts(question: &Question, cycle: &Schedule, observer: Observer<'_>) -> Re
         Ok(found(strategy, factorization))
     };
     let mut attempts = sampled_attempts(question, &problem, observer);
-    attempts.extend(allocated_attempts(question, observer));
     observer.stage(Stage::Optimizing("blt"));
     attempts.push(match optimize::blt::optimize_auto(&problem, 1e-3, observer) {
         Ok(best) => Ok(found(StrategySpec::Blt(num_buffers(&best.factorization)), best.factorization)),
@@ -155,9 +163,9 @@ fn sampled_attempts(question: &Question, problem: &Problem, observer: Observer<'
 }
 
 /// BLTs and banded inverses under balls in bins, made for the amplified claim.
-fn allocated_attempts(question: &Question, observer: Observer<'_>) -> Vec<Attempt> {
+fn allocated_attempts(question: &Question, bins: SamplingSpec, observer: Observer<'_>) -> Vec<Attempt> {
     let Setting::Centralized { dataset_size, batch_size } = question.setting else { return Vec::new() };
-    let Ok(Some(sampling)) = SamplingSpec::BallsInBins.scheme(dataset_size, batch_size) else {
+    let Ok(Some(sampling)) = bins.scheme(dataset_size, batch_size) else {
         return Vec::new();
     };
     let schedule = Schedule::Sampling(sampling);

@@ -124,7 +124,12 @@ impl Request {
     pub fn recommend(&self, observer: Observer<'_>) -> Result<Recommendation> {
         let question = self.question()?;
         let mut answer = match (&self.strategy, self.sampling) {
-            (StrategyChoice::Auto, None | Some(SamplingSpec::None)) => recommend::all(&question, observer)?,
+            (StrategyChoice::Auto, None | Some(SamplingSpec::None)) => {
+                recommend::all(&question, None, observer)?
+            }
+            (StrategyChoice::Auto, bins @ Some(SamplingSpec::BallsInBins)) => {
+                recommend::all(&question, bins, observer)?
+            }
             (StrategyChoice::Auto, Some(_)) => return Err(OptionError::SamplingOfAll.into()),
             (StrategyChoice::One(strategy), sampling) => {
                 one_strategy::one(&question, strategy, sampling, observer)?

@@ -12,6 +12,8 @@ use crate::strategy::Strategy;
 
 /// Most bins of a strategy that is restarted, scaled or not Toeplitz: all pairs are written down.
 const WRITTEN: usize = 4096;
+/// What an entry of such a strategy may have lost, relative to itself: an entry of K loses twice as much, and is raised by 1e-9.
+const LOST: f64 = 2e-10;
 /// Most products that bounds on K are made of.
 const WORK: usize = 1 << 33;
 
@@ -139,7 +141,14 @@ fn check_signs(running: &Factorization) -> Result<()> {
         _ if running.restart_every() <= LINEAR_LIMIT => {
             let segment = Factorization::new(running.strategy().clone(), running.restart_every())?;
             match coefficients(&segment)? {
-                Some(_) => Ok(()),
+                Some((_, lost)) if lost <= LOST => Ok(()),
+                Some((_, lost)) => Err(Error::parameter(
+                    "relative error of the strategy's entries",
+                    lost,
+                    format!(
+                        "at most {LOST:e}, where balls in bins are to amplify a strategy that is restarted or scaled"
+                    ),
+                )),
                 None => Err(Error::parameter(
                     "strategy",
                     running.describe_matrix(),

@@ -152,9 +152,9 @@ mod tests {
     fn plain(coefs: &[f64], b: usize) -> Vec<f64> {
         let n = coefs.len();
         let mut columns = vec![vec![0.0; n]; b];
-        for j in 0..b {
+        for (j, column) in columns.iter_mut().enumerate() {
             for start in (j..n).step_by(b) {
-                (start..n).for_each(|t| columns[j][t] += coefs[t - start]);
+                (start..n).for_each(|t| column[t] += coefs[t - start]);
             }
         }
         let dot = |j: usize, l: usize| columns[j].iter().zip(&columns[l]).map(|(a, b)| a * b).sum();

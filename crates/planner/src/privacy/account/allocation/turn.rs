@@ -16,8 +16,10 @@ use std::collections::BTreeSet;
 
 /// Where a row ends on the side where nothing is charged: the mass beyond moves by little.
 const QUIET: f64 = 5.5;
-/// By how much the weights of a row may miss 1 before the programme refuses to go on.
-const MISSING: f64 = 1e-8;
+/// By how much the weights of a row may be less than 1 in sum before the programme refuses to go on: less than every weight is raised by.
+const MISSING: f64 = 0.5 * WEIGHT_ROUNDING;
+/// By how much they may be more, which is safe.
+const TOO_MUCH: f64 = 1e-8;
 
 /// The values of all nodes, sums and first bins, in blocks: by sums first, then by nodes.
 #[derive(Default)]
@@ -108,7 +110,7 @@ impl Turn {
                 own[0][lane] += upper(-z_lo);
                 own[hi - lo][lane] += upper(z_hi);
                 let sum: f64 = own.iter().map(|weight| weight[lane]).sum();
-                if sum.is_nan() || (sum - 1.0).abs() > MISSING {
+                if !(1.0 - MISSING..=1.0 + TOO_MUCH).contains(&sum) {
                     return None;
                 }
                 tail[lane] = match programme.direction {
