@@ -137,7 +137,7 @@ const MORE: [(&str, &[&str]); 14] = [
 ];
 
 /// Command lines about plans, in which `BASE` stands for a line that has an answer.
-const PLANS: [(&str, &[&str]); 56] = [
+const PLANS: [(&str, &[&str]); 60] = [
     // How long, how much.
     ("plan", &["--steps", "--epochs", "--epsilon"]),
     ("plan --mu 1", &["--steps", "--epochs"]),

@@ -58,7 +58,7 @@ const NUMBERS: [&str; 40] = [
 ];
 
 /// Values of flags that are not numbers.
-const WORDS: [&str; 43] = [
+const WORDS: [&str; 47] = [
     "",
     " ",
     "\n",
