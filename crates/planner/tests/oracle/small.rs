@@ -133,14 +133,15 @@ pub fn sampling(random: &mut Random, n: usize) -> Sampling {
         1 => 1.0,
         _ => random.unit().max(1e-3),
     };
-    match random.below(8) {
-        0 => Sampling::Poisson { dataset_size, sampling_prob },
-        1 => Sampling::BlockPoisson { dataset_size, num_blocks: parts, sampling_prob },
-        2 => Sampling::Cyclic { dataset_size, num_batches: parts },
-        3 => Sampling::BallsInBins { dataset_size, num_bins: parts },
-        4 => Sampling::RandomAllocation { dataset_size, num_bins: parts },
-        5 => Sampling::SpacedPoisson { dataset_size, min_sep: parts, sampling_prob },
-        6 => Sampling::TruncatedPoisson {
+    // Amplified claims have the most to check.
+    match random.below(10) {
+        0 | 1 => Sampling::Poisson { dataset_size, sampling_prob },
+        2 | 3 => Sampling::BlockPoisson { dataset_size, num_blocks: parts, sampling_prob },
+        4 => Sampling::Cyclic { dataset_size, num_batches: parts },
+        5 => Sampling::BallsInBins { dataset_size, num_bins: parts },
+        6 => Sampling::RandomAllocation { dataset_size, num_bins: parts },
+        7 => Sampling::SpacedPoisson { dataset_size, min_sep: parts, sampling_prob },
+        8 => Sampling::TruncatedPoisson {
             dataset_size,
             num_blocks: parts,
             sampling_prob,
