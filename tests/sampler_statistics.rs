@@ -2,7 +2,7 @@
 //! sampler exceeds each limit with probability 1e-6 on either side.
 //!
 //! `CORRNOISE_SAMPLER_DRAWS` is the number of draws (of a unit at a step, or in an epoch) that each test makes at least; with 10,000,000 they
-//! take some minutes.
+//! take some ten minutes.
 
 use corrnoise::{Form, Key, Plan, Sampler, Sampling};
 use std::collections::HashMap;
