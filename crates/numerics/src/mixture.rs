@@ -22,7 +22,7 @@ pub struct Sparse {
 }
 
 vectorised! {
-    /// `out_r = constant_r + Σ_c entry_rc · rows_c` over lanes.
+    /// Adds a sparse matrix times rows of lanes to constants: `out_r = constant_r + Σ_c entry_rc · rows_c`.
     fn sparse_times_lanes(matrix: &Sparse, constants: &[f64], rows: &[Lane], out: &mut [Lane]) = sparse_lanes_body;
 
     /// The same for one number per row.
@@ -92,7 +92,7 @@ fn blend_body<const FUSED: bool>(
     *out = sum;
 }
 
-/// `1/√(2π)`.
+/// The normal density at its mean, `1/√(2π)`.
 const DENSITY: f64 = 0.398_942_280_401_432_7;
 
 #[inline(always)]

@@ -30,7 +30,7 @@ pub(crate) enum Proof<'a> {
     Search,
     /// It is known, and checked.
     Known(&'a Allocated),
-    /// There is none.
+    /// No proof by balls in bins is made.
     Without,
 }
 

@@ -76,7 +76,7 @@ impl Bins {
         self.num_bins
     }
 
-    /// `max_t K_{t, (t + h) mod b}`.
+    /// The largest entry of two bins so far apart, `max_t K_{t, (t + h) mod b}`.
     fn cyclic(&self, h: usize) -> f64 {
         let b = self.num_bins;
         match &self.entries {

@@ -10,7 +10,7 @@ use super::tilt::tilt;
 pub(super) enum Direction {
     /// `E(W − e^ε)₊`: with the unit.
     Add,
-    /// `E(1 − e^ε·W)₊`: without it.
+    /// `E(1 − e^ε·W)₊`: the run without the unit is told from that with it.
     Remove,
 }
 
@@ -19,7 +19,7 @@ pub(super) enum Direction {
 pub(super) struct Fineness(pub(super) f64);
 
 impl Fineness {
-    /// For answers.
+    /// The fineness of grids for answers.
     pub(super) const FINE: Fineness = Fineness(1.0);
     /// For searches: the error of a strategy is some percent larger.
     pub(super) const COARSE: Fineness = Fineness(2.0);

@@ -44,7 +44,7 @@ impl Workspace {
         out.as_chunks_mut::<BLOCK>().0.iter_mut().zip(own).for_each(|(out, block)| *out = *block);
     }
 
-    /// Sets them.
+    /// Sets the values of one node.
     pub(super) fn write(&mut self, n: usize, k: usize, values: &[f64]) {
         let own = self.values[k..].iter_mut().step_by(n);
         own.zip(values.as_chunks::<BLOCK>().0).for_each(|(block, value)| *block = *value);
@@ -133,7 +133,7 @@ impl Turn {
         Turn { brings: brings(programme, i, &[0.0; LANES]), ..self }
     }
 
-    /// Takes the turn.
+    /// Replaces the values of all nodes by their means over this turn.
     pub(super) fn apply(&self, work: &mut Workspace) {
         let n = self.tails.len();
         for (values, next) in work.values.chunks(n).zip(work.next.chunks_mut(n)) {
