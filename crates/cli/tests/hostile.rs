@@ -24,6 +24,7 @@ fn plan(num_steps: u64, form: Form, schedule: &Schedule, workload: &Workload) ->
         sensitivity_kind: Exactness::Exact,
         amplified: None,
         allocated: None,
+        redrawn: None,
         assumptions: Vec::new(),
     };
     let participation = match schedule {

@@ -190,6 +190,24 @@ fn amplified_plans_and_other_terms() {
     assert_eq!(u32::from(other.rounds()), 20);
 }
 
+/// Schemes that are compared alone: the claim says how it is known, and `account` finds it again.
+#[test]
+fn allocation_and_truncation_say_how_they_are_known() {
+    let data = "--dataset-size 400 --batch-size 10 --epochs 2 --epsilon 1 --delta 1e-6";
+    let (got, _) = plan(&format!("plan {data} --sampling random-allocation"));
+    let claim = &got["claim"];
+    assert_eq!((&claim["method"], &claim["redrawn"]["num_bins"]), (&"redrawn".into(), &40.into()));
+    assert_eq!(claim["redrawn"]["num_epochs"], 2);
+    let (got, _) = plan(&format!("plan {data} --sampling truncated-poisson:40"));
+    let claim = &got["claim"];
+    assert_eq!(claim["method"], "amplified");
+    let charge = number(&claim["amplified"]["truncation_delta"]);
+    assert!(charge > 0.0 && charge < 1e-7, "{charge}");
+    for row in got["candidates"].as_array().unwrap() {
+        assert!(row["sampling"].as_str().unwrap().starts_with("truncated-poisson:40"), "{row}");
+    }
+}
+
 /// With all mechanisms compared, μ is that of the whole run, and every row has the ε that it has at δ.
 #[test]
 fn a_comparison_is_at_one_epsilon() {

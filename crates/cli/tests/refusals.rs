@@ -137,7 +137,7 @@ const MORE: [(&str, &[&str]); 14] = [
 ];
 
 /// Command lines about plans, in which `BASE` stands for a line that has an answer.
-const PLANS: [(&str, &[&str]); 60] = [
+const PLANS: [(&str, &[&str]); 61] = [
     // How long, how much.
     ("plan", &["--steps", "--epochs", "--epsilon"]),
     ("plan --mu 1", &["--steps", "--epochs"]),
@@ -181,7 +181,8 @@ const PLANS: [(&str, &[&str]); 60] = [
     ("plan BASE DATA --sampling spaced-poisson:9", &["9", "1 to 8"]),
     ("plan BASE DATA --sampling spaced-poisson", &["spaced-poisson needs a number"]),
     ("plan BASE DATA --sampling truncated-poisson:20,9", &["9", "1 to 8"]),
-    ("plan BASE DATA --sampling truncated-poisson:20", &["truncated-poisson", "no claim yet"]),
+    ("plan BASE DATA --sampling truncated-poisson:20 --adjacency replace-one", &["replace-one", "zero-out"]),
+    ("plan --steps 8 --mu 1 -s blt:2 DATA --sampling truncated-poisson:20", &["a BLT is not banded"]),
     ("plan BASE DATA --sampling poisson --adjacency replace-one", &["replace-one", "zero-out"]),
     ("plan --steps 8 --mu 1 DATA --sampling poisson", &["--sampling", "--strategy"]),
     ("plan --steps 8 --mu 1 -s banded:3 DATA --sampling block-poisson:2", &["bands is 3", "at most 2"]),

@@ -114,6 +114,7 @@ fn method_name(method: Method) -> &'static str {
         Method::Gaussian => "Gaussian, exact",
         Method::Amplified => "Poisson, PLD",
         Method::Allocated => "bins, proof",
+        Method::Redrawn => "allocation, PLD",
     }
 }
 
@@ -171,17 +172,26 @@ pub fn text(report: &Report, request: &Request, replaced: bool, output: &Output<
 
 /// A claim and what it rests on.
 pub fn claim_text(claim: &Claim, loss_change: f64, output: &Output<'_>) -> String {
-    let how = match (claim.method, &claim.amplified, &claim.allocated) {
-        (Method::Amplified, Some(amplified), _) => format!(
-            "amplified by Poisson sampling: {} with probability {} and noise multiplier {}, by privacy loss distributions",
+    let how = match (claim.method, &claim.amplified, &claim.allocated, &claim.redrawn) {
+        (Method::Amplified, Some(amplified), ..) => format!(
+            "amplified by Poisson sampling: {} with probability {} and noise multiplier {}, by privacy loss distributions{}",
             counted(amplified.num_rounds, "round"),
             digits(amplified.sampling_prob),
-            short(amplified.noise_multiplier)
+            short(amplified.noise_multiplier),
+            amplified.truncation_delta.map_or_else(String::new, |delta| format!(
+                "; of δ, {delta:.1e} is for units that are left out"
+            ))
         ),
-        (Method::Allocated, _, Some(allocated)) => format!(
+        (Method::Allocated, _, Some(allocated), _) => format!(
             "amplified by balls in {} bins, proven by a kernel of {} bins that is nowhere below the run's",
             allocated.num_bins,
             allocated.kernel.num_bins()
+        ),
+        (Method::Redrawn, _, _, Some(redrawn)) => format!(
+            "amplified by random allocation: {} of {} steps with noise multiplier {}, by privacy loss distributions",
+            counted(redrawn.num_epochs, "epoch"),
+            redrawn.num_bins,
+            short(redrawn.noise_multiplier)
         ),
         _ => format!(
             "the whole run is one Gaussian mechanism with μ = {}, converted exactly",

@@ -8,7 +8,7 @@ use crate::privacy::certificate::{Certificate, certify};
 use crate::privacy::claim::{Allocated, Basis, Proof, Terms};
 use crate::privacy::participation::Participation;
 use crate::privacy::sampling::{block_poisson, num_batches};
-use crate::privacy::schedule::Schedule;
+use crate::privacy::schedule::{Poisson, Schedule};
 use crate::strategy::names::StrategySpec;
 use crate::utility::workload::Workload;
 use corrnoise_core::{Plan, Sampling};
@@ -139,9 +139,19 @@ pub fn calibrate_bands(
     budget: Budget,
     max_bands: usize,
 ) -> Result<(Factorization, Sampling)> {
-    Budget::new(budget.epsilon, budget.delta)?;
     let most = num_batches(dataset_size, batch_size)?.min(problem.num_steps as u64) as usize;
-    let most = most.min(max_bands.max(1));
+    let scheme = |blocks: u64| Ok(block_poisson(dataset_size, batch_size, blocks));
+    calibrate_blocks(problem, budget, most.min(max_bands.max(1)), scheme)
+}
+
+/// The same for any scheme of Poisson sampling that has a number of blocks, at most `most`.
+pub(crate) fn calibrate_blocks(
+    problem: &Problem,
+    budget: Budget,
+    most: usize,
+    scheme: impl Fn(u64) -> Result<Sampling>,
+) -> Result<(Factorization, Sampling)> {
+    Budget::new(budget.epsilon, budget.delta)?;
     let stream = Problem { participation: Participation::Single, ..problem.clone() };
     let mut tried: std::collections::BTreeMap<usize, (f64, Factorization)> =
         std::collections::BTreeMap::new();
@@ -149,14 +159,21 @@ pub fn calibrate_bands(
         if let Some((loss, _)) = tried.get(&bands) {
             return Ok(*loss);
         }
-        let sampling = block_poisson(dataset_size, batch_size, bands as u64);
-        let poisson = Schedule::Sampling(sampling).poisson(stream.num_steps).expect("a Poisson scheme");
-        let sampled =
-            Subsampled::calibrated(budget, poisson.sampling_prob, poisson.num_rounds, Search::Coarse)?;
+        let poisson = Schedule::Sampling(scheme(bands as u64)?).poisson(stream.num_steps);
+        let Poisson { sampling_prob, num_rounds, truncation_delta, .. } = poisson.expect("a Poisson scheme");
         // Without amplification a unit takes part in every round: √rounds over μ.
-        let plain = (poisson.num_rounds as f64).sqrt() / gdp_mu_of_budget(budget)?;
+        let plain = (num_rounds as f64).sqrt() / gdp_mu_of_budget(budget)?;
+        let delta = budget.delta - truncation_delta.unwrap_or(0.0);
+        let noise = match delta > 0.0 {
+            true => {
+                let budget = Budget { delta, ..budget };
+                let sampled = Subsampled::calibrated(budget, sampling_prob, num_rounds, Search::Coarse)?;
+                sampled.noise_multiplier.min(plain)
+            }
+            false => plain,
+        };
         let best = toeplitz::banded(&stream, bands, &mut unobserved())?;
-        let loss = best.loss * sampled.noise_multiplier.min(plain);
+        let loss = best.loss * noise;
         tried.insert(bands, (loss, best.factorization));
         Ok(loss)
     };
@@ -180,5 +197,5 @@ pub fn calibrate_bands(
         width /= 2;
     }
     let (_, factorization) = tried.remove(&best).expect("the best was tried");
-    Ok((factorization, block_poisson(dataset_size, batch_size, best as u64)))
+    Ok((factorization, scheme(best as u64)?))
 }

@@ -123,6 +123,9 @@ pub(super) fn sampled(sampling: Option<SamplingSpec>) -> &'static str {
         Some(SamplingSpec::Poisson) => ", Poisson",
         Some(SamplingSpec::BlockPoisson(_)) => ", block-cyclic Poisson",
         Some(SamplingSpec::BallsInBins) => ", balls in bins",
+        Some(SamplingSpec::RandomAllocation) => ", random allocation",
+        Some(SamplingSpec::TruncatedPoisson { num_blocks: 1, .. }) => ", truncated Poisson",
+        Some(SamplingSpec::TruncatedPoisson { .. }) => ", truncated block-cyclic Poisson",
         _ => "",
     }
 }

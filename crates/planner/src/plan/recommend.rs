@@ -9,17 +9,18 @@ use super::{allocated, compare};
 use crate::error::{Error, Result};
 use crate::factorization::Factorization;
 use crate::optimize::{self, Observer, Problem, Stage, toeplitz};
-use crate::plan::calibrate::{Goal, calibrate_bands};
+use crate::plan::calibrate::{Goal, calibrate_bands, calibrate_blocks};
 use crate::plan::candidate::{Candidate, Recommendation, Skipped, sampled};
 use crate::plan::question::{Question, Setting};
 use crate::privacy::account::Budget;
 use crate::privacy::claim::Method;
 use crate::privacy::participation::Participation;
-use crate::privacy::sampling::{SamplingSpec, block_poisson};
+use crate::privacy::sampling::{SamplingSpec, block_poisson, num_batches};
 use crate::privacy::schedule::Schedule;
 use crate::strategy::Strategy;
 use crate::strategy::names::StrategySpec;
 use crate::utility::cost::ring_bands_within;
+use corrnoise_core::Sampling;
 
 /// Most bands of a ring where no limit on memory is given.
 const USUAL_BANDS: usize = 64;
@@ -52,12 +53,73 @@ pub(super) fn all(
     // Independent noise always works: if it does not, the question is at fault.
     let plain = Factorization::new(Strategy::Identity, question.steps)?;
     observer.stage(Stage::Certifying("identity"));
-    let mut candidates = vec![Candidate::new(question, StrategySpec::Identity, &plain, cycle.clone())?];
-    let mut skipped = Vec::new();
-    let mut attempts = attempts(question, &cycle, observer)?;
+    let candidates = vec![Candidate::new(question, StrategySpec::Identity, &plain, cycle.clone())?];
+    let mut attempts = sampled_attempts(question, &question.problem(&cycle)?, observer);
+    attempts.extend(classes(question, &cycle, observer)?);
     if let Some(bins) = bins {
         attempts.extend(allocated_attempts(question, bins, observer));
     }
+    certified(question, candidates, attempts, observer)
+}
+
+/// Compares every class of strategy that has a claim under one scheme, and nothing under another: whoever names it needs its batches.
+pub(super) fn under(
+    question: &Question,
+    scheme: SamplingSpec,
+    observer: Observer<'_>,
+) -> Result<Recommendation> {
+    let question = &Question { goal: Goal::Budget(compare::budget(&question.goal)?), ..question.clone() };
+    let (Setting::Centralized { dataset_size, batch_size }, Goal::Budget(budget)) =
+        (question.setting.clone(), question.goal)
+    else {
+        return Err(Error::parameter("sampling", scheme, "none, where there is no dataset to sample from"));
+    };
+    let drawn = |scheme: SamplingSpec| -> Result<Sampling> {
+        let none = || Error::parameter("sampling", scheme, "one that the engine draws");
+        scheme.scheme(dataset_size, batch_size)?.ok_or_else(none)
+    };
+    let schedule = Schedule::Sampling(drawn(scheme)?);
+    let plain = Factorization::new(Strategy::Identity, question.steps)?;
+    observer.stage(Stage::Certifying("identity"));
+    let candidates = vec![Candidate::new(question, StrategySpec::Identity, &plain, schedule.clone())?];
+    let attempts = match scheme {
+        SamplingSpec::TruncatedPoisson { max_batch_size, num_blocks } => {
+            observer.stage(Stage::Optimizing("banded-opt"));
+            let problem = question.problem(&schedule)?;
+            // Bands and blocks go together: where blocks are given, there is one number of bands, and else all are tried.
+            let most = num_batches(dataset_size, batch_size)?.min(question.steps as u64) as usize;
+            let found = match num_blocks {
+                1 => calibrate_blocks(&problem, budget, most.min(most_bands(question)), |num_blocks| {
+                    drawn(SamplingSpec::TruncatedPoisson { max_batch_size, num_blocks })
+                }),
+                _ => StrategySpec::BandedOpt(most.min(num_blocks as usize))
+                    .build(&problem, observer)
+                    .and_then(|factorization| Ok((factorization, drawn(scheme)?))),
+            };
+            vec![
+                found
+                    .and_then(bands)
+                    .map_err(|error| (format!("banded-opt{}", sampled(Some(scheme))), error)),
+            ]
+        }
+        // A single band is the independent noise that is there already.
+        _ => {
+            let mut classes = classes(question, &schedule, observer)?;
+            classes.retain(|class| !matches!(class, Ok(Found { strategy: StrategySpec::BandedOpt(1), .. })));
+            classes
+        }
+    };
+    certified(question, candidates, attempts, observer)
+}
+
+/// All candidates with those of the attempts that can be certified, by their errors.
+fn certified(
+    question: &Question,
+    mut candidates: Vec<Candidate>,
+    attempts: Vec<Attempt>,
+    observer: Observer<'_>,
+) -> Result<Recommendation> {
+    let mut skipped = Vec::new();
     for attempt in attempts {
         let candidate = attempt.and_then(|Found { strategy, factorization, schedule }| {
             let name =
@@ -76,7 +138,8 @@ pub(super) fn all(
     Ok(Recommendation { candidates, skipped, best, reason, warnings: Vec::new() })
 }
 
-fn attempts(question: &Question, cycle: &Schedule, observer: Observer<'_>) -> Result<Vec<Attempt>> {
+/// Every class of strategy but independent noise, made for a schedule.
+fn classes(question: &Question, cycle: &Schedule, observer: Observer<'_>) -> Result<Vec<Attempt>> {
     let n = question.steps;
     let problem = question.problem(cycle)?;
     let found = |strategy: StrategySpec, factorization: Factorization| Found {
@@ -90,12 +153,11 @@ fn attempts(question: &Question, cycle: &Schedule, observer: Observer<'_>) -> Re
         let factorization = strategy.build(&problem, observer).map_err(|error| (name, error))?;
         Ok(found(strategy, factorization))
     };
-    let mut attempts = sampled_attempts(question, &problem, observer);
     observer.stage(Stage::Optimizing("blt"));
-    attempts.push(match optimize::blt::optimize_auto(&problem, 1e-3, observer) {
+    let mut attempts = vec![match optimize::blt::optimize_auto(&problem, 1e-3, observer) {
         Ok(best) => Ok(found(StrategySpec::Blt(num_buffers(&best.factorization)), best.factorization)),
         Err(error) => Err(("blt".into(), error)),
-    });
+    }];
     if n <= BANDED_STEPS {
         // A ring must be kept: as many bands as memory allows, and no more than are orthogonal.
         let separation = match problem.participation {
@@ -209,8 +271,11 @@ fn tuned_bands(
     batch_size: u64,
     budget: Budget,
 ) -> Result<Found> {
-    let most = most_bands(question);
-    let (factorization, sampling) = calibrate_bands(problem, dataset_size, batch_size, budget, most)?;
+    bands(calibrate_bands(problem, dataset_size, batch_size, budget, most_bands(question))?)
+}
+
+/// Bands with their scheme, if there are several.
+fn bands((factorization, sampling): (Factorization, Sampling)) -> Result<Found> {
     let bands = factorization.num_bands();
     if bands == 1 {
         return Err(Error::parameter("best number of bands", 1, "more than the independent noise above"));

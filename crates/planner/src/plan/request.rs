@@ -85,7 +85,8 @@ pub struct Request {
     pub max_state_bytes: Option<u64>,
     /// The strategy, or all of them.
     pub strategy: StrategyChoice,
-    /// How one strategy's batches are drawn from one dataset; cyclic by default.
+    /// How one strategy's batches are drawn from one dataset; cyclic by default. Where strategies are compared: `balls-in-bins` beside the
+    /// schemes that are always tried, `random-allocation` or `truncated-poisson` alone.
     pub sampling: Option<SamplingSpec>,
     /// Rounds of ChaCha per block.
     pub rounds: Rounds,
@@ -130,6 +131,10 @@ impl Request {
             (StrategyChoice::Auto, bins @ Some(SamplingSpec::BallsInBins)) => {
                 recommend::all(&question, bins, observer)?
             }
+            (
+                StrategyChoice::Auto,
+                Some(alone @ (SamplingSpec::RandomAllocation | SamplingSpec::TruncatedPoisson { .. })),
+            ) => recommend::under(&question, alone, observer)?,
             (StrategyChoice::Auto, Some(_)) => return Err(OptionError::SamplingOfAll.into()),
             (StrategyChoice::One(strategy), sampling) => {
                 one_strategy::one(&question, strategy, sampling, observer)?

@@ -5,7 +5,8 @@
 //! of the subsampled Gaussian mechanism with noise multiplier `stddev / (clip_norm · ‖C‖_col)` (amplified banded matrix factorisation,
 //! Choquette-Choo et al. 2023). Both hold; the smaller ε is the claim.
 //!
-//! Under balls in bins a third proof bounds the loss of any strategy without negative entries (`account/allocation`).
+//! Under balls in bins a third proof bounds the loss of any strategy without negative entries (`account/allocation`), and under allocation
+//! that is redrawn in every epoch a fourth one that of independent noise (`account/redrawn`).
 //!
 //! The engine's normals end, so a part of δ is spent on outputs that only one of two datasets makes (`account/tail.rs`); ε is that of the
 //! rest. Numbers that a guarantee rests on are stated a little larger than they were computed, by more than sums and transforms may be
@@ -25,9 +26,12 @@ use corrnoise_core::{Form, Sampling};
 use serde::{Deserialize, Serialize};
 
 mod allocated;
+mod redrawn;
 
 pub use allocated::Allocated;
 pub(crate) use allocated::Proof;
+use redrawn::Epochs;
+pub use redrawn::Reallocated;
 
 /// Whose privacy is protected. The mathematics is the same; what must be clipped and counted is not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +67,9 @@ pub enum Method {
     Amplified,
     /// Amplification by balls in bins: the likelihood ratio of a covariance that is nowhere below the run's, bounded from above.
     Allocated,
+    /// Amplification by random allocation that is redrawn in every epoch: the likelihood ratio of an epoch, a mean of independent
+    /// lognormals, bounded in convex order and composed.
+    Redrawn,
 }
 
 /// A privacy claim of a plan.
@@ -91,6 +98,9 @@ pub struct Claim {
     /// What bounds the loss, under balls in bins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocated: Option<Allocated>,
+    /// The epochs of random allocation, where it amplifies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redrawn: Option<Reallocated>,
     /// What must be true outside this library, in words.
     pub assumptions: Vec<String>,
 }
@@ -105,6 +115,9 @@ pub struct Amplified {
     pub sampling_prob: f64,
     /// Times that a unit may be sampled.
     pub num_rounds: u64,
+    /// The part of δ that is paid for batches of which units are left out; absent where nobody is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub truncation_delta: Option<f64>,
     /// ε at the claim's δ by this proof.
     pub epsilon: f64,
 }
@@ -117,6 +130,8 @@ pub(crate) struct Basis {
     pub(crate) poisson: Option<Poisson>,
     /// The bins of balls in bins, where the proof by them applies.
     bins: Option<Bins>,
+    /// The epochs of random allocation, where the proof by them applies.
+    epochs: Option<Epochs>,
     pub(crate) column_norm: f64,
     /// Rows of normals that the run is made of.
     num_rows: usize,
@@ -159,12 +174,14 @@ impl Basis {
             }
             _ => None,
         };
+        let epochs = Epochs::of(&running, terms);
         Ok(Basis {
             running,
             participation,
             sensitivity,
             poisson,
             bins,
+            epochs,
             column_norm,
             num_rows,
             clip_norm: terms.clip_norm,
@@ -191,16 +208,21 @@ impl Basis {
         };
         let plain = self.stddev_of_mu(gdp::largest_mu(holds, epsilon)?);
         match self.poisson {
-            Some(poisson) if epsilon > 0.0 => {
+            Some(poisson) if epsilon > 0.0 && poisson.truncation_delta.unwrap_or(0.0) < delta => {
                 let Poisson { sampling_prob, num_rounds, .. } = poisson;
                 let left =
-                    |noise_multiplier: f64| delta - self.amplified_tail(poisson, noise_multiplier, delta);
+                    |noise_multiplier: f64| delta - self.amplified_charge(poisson, noise_multiplier, delta);
                 let budget = Budget { epsilon, delta };
                 let round =
                     Subsampled::calibrated_with(budget, sampling_prob, num_rounds, Search::Fine, left)?;
                 Ok(plain.min(self.stddev_of_round(round.noise_multiplier)))
             }
-            _ => Ok(plain),
+            _ => match self.epochs {
+                Some(epochs) if epsilon > 0.0 => {
+                    self.stddev_of_epochs(epochs, Budget { epsilon, delta }, plain)
+                }
+                _ => Ok(plain),
+            },
         }
     }
 
@@ -221,6 +243,11 @@ impl Basis {
         let touched = Self::pairs(self.running.num_bands());
         let beyond = beyond_sampled(1.0 / noise_multiplier, touched, sampling_prob, num_rounds);
         delta_taken(delta, Self::pairs(self.num_rows), beyond)
+    }
+
+    /// The same with what truncated batches take.
+    fn amplified_charge(&self, poisson: Poisson, noise_multiplier: f64, delta: f64) -> f64 {
+        poisson.truncation_delta.unwrap_or(0.0) + self.amplified_tail(poisson, noise_multiplier, delta)
     }
 
     /// The claim for the noise that is really added: `stddev` after the loss by rounding scales to f32.
@@ -244,15 +271,22 @@ impl Basis {
             None => None,
         };
         let allocated = self.allocated(stddev, gdp_mu, delta, plain, proof)?;
-        let (epsilon, tail_delta, method) = match (plain, amplified, &allocated) {
-            (_, _, Some((allocated, tail))) => (allocated.epsilon, *tail, Method::Allocated),
-            (plain, Some((amplified, tail)), None)
-                if plain.is_none_or(|(epsilon, _)| amplified.epsilon < (1.0 - 1e-6) * epsilon) =>
-            {
-                (amplified.epsilon, tail, Method::Amplified)
-            }
-            (Some((epsilon, tail)), _, None) => (epsilon, tail, Method::Gaussian),
-            (None, _, None) => return Err(beyond_the_end(gdp_mu, delta, tail)),
+        let redrawn = match self.epochs {
+            Some(epochs) => self.redrawn(epochs, stddev, delta)?,
+            None => None,
+        };
+        // No scheme has two of them.
+        let by_scheme = [
+            amplified.map(|(amplified, tail)| (amplified.epsilon, tail, Method::Amplified)),
+            allocated.as_ref().map(|(allocated, tail)| (allocated.epsilon, *tail, Method::Allocated)),
+            redrawn.map(|(redrawn, tail)| (redrawn.epsilon, tail, Method::Redrawn)),
+        ];
+        let worth =
+            |found: &(f64, f64, Method)| plain.is_none_or(|(plain, _)| found.0 < (1.0 - 1e-6) * plain);
+        let (epsilon, tail_delta, method) = match (by_scheme.into_iter().flatten().find(worth), plain) {
+            (Some(found), _) => found,
+            (None, Some((epsilon, tail))) => (epsilon, tail, Method::Gaussian),
+            (None, None) => return Err(beyond_the_end(gdp_mu, delta, tail)),
         };
         Ok(Claim {
             epsilon,
@@ -266,20 +300,22 @@ impl Basis {
             amplified: amplified.map(|(amplified, _)| amplified),
             assumptions: assumptions(terms, self.running.num_steps(), method)?,
             allocated: allocated.map(|(allocated, _)| allocated),
+            redrawn: redrawn.map(|(redrawn, _)| redrawn),
         })
     }
 
     /// The proof by sampling and the part of δ that the end of the tail takes from it, if it gives a bound.
     fn amplified(&self, poisson: Poisson, stddev: f64, delta: f64) -> Result<Option<(Amplified, f64)>> {
-        let Poisson { sampling_prob, num_rounds, .. } = poisson;
+        let Poisson { sampling_prob, num_rounds, truncation_delta, .. } = poisson;
         let noise_multiplier = stddev / (self.clip_norm * self.column_norm) * (1.0 - MU_ROUNDING);
-        let tail = self.amplified_tail(poisson, noise_multiplier, delta);
-        if delta <= tail {
+        let left = delta - self.amplified_charge(poisson, noise_multiplier, delta);
+        if left <= 0.0 {
             return Ok(None);
         }
-        let epsilon = Subsampled::new(noise_multiplier, sampling_prob, num_rounds)?.epsilon(delta - tail)?;
+        let epsilon = Subsampled::new(noise_multiplier, sampling_prob, num_rounds)?.epsilon(left)?;
         let epsilon = epsilon * (1.0 + EPSILON_ROUNDING);
-        let amplified = Amplified { noise_multiplier, sampling_prob, num_rounds, epsilon };
+        let tail = self.amplified_tail(poisson, noise_multiplier, delta);
+        let amplified = Amplified { noise_multiplier, sampling_prob, num_rounds, truncation_delta, epsilon };
         Ok(epsilon.is_finite().then_some((amplified, tail)))
     }
 }
@@ -336,7 +372,7 @@ fn assumptions(terms: &Terms, num_steps: usize, method: Method) -> Result<Vec<St
         ),
         "noise is Gaussian up to the resolution of its random words and of f32, which no accountant counts".into(),
     ];
-    if method == Method::Allocated {
+    if matches!(method, Method::Allocated | Method::Redrawn) {
         assumptions.insert(2, allocated::ASSUMPTION.into());
     }
     Ok(assumptions)

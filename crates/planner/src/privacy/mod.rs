@@ -13,7 +13,7 @@ mod warning;
 
 pub use account::allocation::{Chain, Kernel};
 pub use certificate::{Certificate, Utility, certificate};
-pub use claim::{Allocated, Amplified, Claim, Method, PrivacyUnit, Terms};
+pub use claim::{Allocated, Amplified, Claim, Method, PrivacyUnit, Reallocated, Terms};
 pub use participation::{Participation, max_feasible_participations};
 pub use sampling::{SamplingSpec, block_poisson};
 pub use schedule::Schedule;

@@ -183,6 +183,9 @@ pub(super) fn participation(sampling: &Sampling, num_steps: usize) -> Result<Par
     Ok(match *sampling {
         Sampling::Poisson { .. } => Participation::Full,
         Sampling::BlockPoisson { num_blocks, .. } => cyclic(num_blocks),
+        // Whoever is left out only takes part less often.
+        Sampling::TruncatedPoisson { num_blocks: 1, .. } => Participation::Full,
+        Sampling::TruncatedPoisson { num_blocks, .. } => cyclic(num_blocks),
         Sampling::Cyclic { num_batches, .. } => cyclic(num_batches),
         Sampling::BallsInBins { num_bins, .. } => cyclic(num_bins),
         // Once per epoch, wherever in it: the last step of one epoch and the first of the next may be a unit's.
@@ -193,12 +196,6 @@ pub(super) fn participation(sampling: &Sampling, num_steps: usize) -> Result<Par
             let min_sep = within_run(min_sep);
             Participation::MinSep { min_sep, max_participations: num_steps.div_ceil(min_sep) }
         }
-        // Truth would be told by the plain Gaussian claim for units that may take part in every step. Nobody truncates for that one, and the
-        // amplified one is another than Poisson sampling's: δ grows by the probability that some batch is too large.
-        Sampling::TruncatedPoisson { .. } => {
-            let expected = "a scheme that is not truncated: there is no claim yet for batches of which units are left out";
-            return Err(Error::parameter("sampling scheme", "truncated-poisson", expected));
-        }
         Sampling::MinSep { min_sep, max_participations } => {
             let min_sep = within_run(min_sep);
             let feasible = num_steps.div_ceil(min_sep) as u64;
@@ -207,11 +204,12 @@ pub(super) fn participation(sampling: &Sampling, num_steps: usize) -> Result<Par
     })
 }
 
-/// Blocks and probability of (block-cyclic) Poisson sampling; `None` for other schemes, which amplify nothing.
+/// Blocks and probability of (block-cyclic) Poisson sampling, truncated or not; `None` for other schemes.
 pub(super) fn poisson(sampling: &Sampling) -> Option<(u64, f64)> {
     match *sampling {
         Sampling::Poisson { sampling_prob, .. } => Some((1, sampling_prob)),
-        Sampling::BlockPoisson { num_blocks, sampling_prob, .. } => Some((num_blocks, sampling_prob)),
+        Sampling::BlockPoisson { num_blocks, sampling_prob, .. }
+        | Sampling::TruncatedPoisson { num_blocks, sampling_prob, .. } => Some((num_blocks, sampling_prob)),
         _ => None,
     }
 }
@@ -225,6 +223,15 @@ pub(super) fn assumption(sampling: &Sampling, participation: &Participation) -> 
         (Sampling::BlockPoisson { num_blocks, sampling_prob, .. }, _) => Some(format!(
             "{num_blocks} blocks take turns, and every unit of the block joins with probability {sampling_prob}, independently: {DRAWN}, and which units took part is not released"
         )),
+        (Sampling::TruncatedPoisson { num_blocks, sampling_prob, max_batch_size, .. }, _) => {
+            let who = match num_blocks {
+                1 => "every unit".into(),
+                _ => format!("{num_blocks} blocks take turns, and every unit of the block"),
+            };
+            Some(format!(
+                "{who} is drawn with probability {sampling_prob}, independently, and of a batch above {max_batch_size} units as many are kept by coins and not by data: {DRAWN}, and which units were drawn or took part is not released"
+            ))
+        }
         (Sampling::RandomAllocation { num_bins, .. }, _) => Some(format!(
             "a unit takes part in one step of every epoch of {num_bins} steps, drawn anew in each: {DRAWN}"
         )),
@@ -318,15 +325,15 @@ mod tests {
         assert_eq!(scheme.expected_batch_size(), Some(81.0 / 8.0));
     }
 
-    /// The scheme leaves units out, so Poisson sampling's claim would be below the truth.
     #[test]
-    fn a_truncated_scheme_has_no_claim() {
-        for num_blocks in [1, 4] {
+    fn whoever_is_left_out_takes_part_less_often() {
+        for (num_blocks, expected) in
+            [(1, Participation::Full), (4, Participation::Cyclic { separation: 4, max_participations: 4 })]
+        {
             let spec = SamplingSpec::TruncatedPoisson { max_batch_size: 30, num_blocks };
             let scheme = spec.scheme(80, 10).unwrap().unwrap();
-            assert!(poisson(&scheme).is_none());
-            let error = participation(&scheme, 16).unwrap_err().to_string();
-            assert!(error.contains("truncated-poisson: expected a scheme that is not truncated"), "{error}");
+            assert_eq!(participation(&scheme, 16).unwrap(), expected);
+            assert_eq!(poisson(&scheme), Some((num_blocks, 0.125 * num_blocks as f64)));
         }
     }
 

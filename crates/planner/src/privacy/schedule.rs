@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::names::participation_name;
+use crate::privacy::account::truncated::truncation_delta;
 use crate::privacy::participation::Participation;
 use crate::privacy::sampling;
 use corrnoise_core::Sampling;
@@ -21,6 +22,8 @@ pub(crate) struct Poisson {
     pub(crate) num_blocks: usize,
     pub(crate) sampling_prob: f64,
     pub(crate) num_rounds: u64,
+    /// What is added to δ because units are left out of batches that are too large; `None` where nobody is.
+    pub(crate) truncation_delta: Option<f64>,
 }
 
 impl Schedule {
@@ -42,18 +45,24 @@ impl Schedule {
         }
     }
 
-    /// Whether the engine draws Poisson batches, from the whole dataset or from blocks that take turns.
+    /// Whether the engine draws Poisson batches, from the whole dataset or from blocks that take turns, truncated or not.
     pub fn is_poisson(&self) -> bool {
         self.sampling().is_some_and(|sampling| sampling::poisson(&sampling).is_some())
     }
 
     pub(crate) fn poisson(&self, num_steps: usize) -> Option<Poisson> {
-        let (num_blocks, sampling_prob) = sampling::poisson(&self.sampling()?)?;
-        Some(Poisson {
-            num_blocks: usize::try_from(num_blocks).unwrap_or(usize::MAX),
-            sampling_prob,
-            num_rounds: (num_steps as u64).div_ceil(num_blocks),
-        })
+        let sampling = self.sampling()?;
+        let (num_blocks, sampling_prob) = sampling::poisson(&sampling)?;
+        let num_rounds = (num_steps as u64).div_ceil(num_blocks);
+        let truncation_delta = match sampling {
+            Sampling::TruncatedPoisson { dataset_size, max_batch_size, .. } => {
+                let part = dataset_size.div_ceil(num_blocks);
+                Some(truncation_delta(part, sampling_prob, num_rounds, max_batch_size))
+            }
+            _ => None,
+        };
+        let num_blocks = usize::try_from(num_blocks).unwrap_or(usize::MAX);
+        Some(Poisson { num_blocks, sampling_prob, num_rounds, truncation_delta })
     }
 
     /// The schedule as an assumption that a certificate lists.

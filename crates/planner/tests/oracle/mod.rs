@@ -70,6 +70,27 @@ pub fn check(plan: &Plan, stated: &Certificate, effort: Effort) -> Result<Report
         expect(claim.epsilon >= least * (1.0 - 1e-12), || {
             format!("epsilon {:e}, but one bin of {num_bins} at mu {mu} needs {least:e}", claim.epsilon)
         })?;
+    } else if claim.method == Method::Redrawn {
+        // Whoever looks at one step of every epoch sees rounds in which a unit takes part with one over their number.
+        let Some(Sampling::RandomAllocation { num_bins, .. }) = plan.sampling() else {
+            return Err("a proof by redrawn allocation under another scheme".into());
+        };
+        let bins = num_bins as usize;
+        let norm = |t: usize| gram[t][t].sqrt() * far;
+        let mus: Vec<f64> =
+            (0..n).step_by(bins).map(|t| (t..n.min(t + bins)).map(norm).fold(0.0, f64::max)).collect();
+        let loudest = mus.iter().copied().fold(0.0, f64::max);
+        let least = sampled::one_round(loudest, 1.0 / num_bins as f64, gauss::a_little_more(delta));
+        expect(claim.epsilon >= least * (1.0 - 1e-12), || {
+            format!("epsilon {:e}, but one step of {num_bins} at mu {loudest} needs {least:e}", claim.epsilon)
+        })?;
+        if effort == Effort::Composed && mus.len() <= 16 && claim.epsilon > 0.0 && delta > 1e-10 {
+            let true_delta = sampled::delta(&mus, 1.0 / num_bins as f64, claim.epsilon);
+            expect(true_delta <= delta * (1.0 + 1e-9), || {
+                format!("epsilon {} at delta {delta:e}, but delta is at least {true_delta:e}", claim.epsilon)
+            })?;
+            report.composed = true;
+        }
     } else if sampled.is_none() || claim.method == Method::Gaussian {
         expect(claim.epsilon >= plain * (1.0 - 1e-12), || {
             format!("epsilon {:e} of a true {plain:e} at mu {mu:e} and delta {delta:e}", claim.epsilon)
@@ -139,7 +160,9 @@ fn expect(holds: bool, message: impl Fn() -> String) -> Result<(), String> {
 fn sampling_of(sampling: Option<Sampling>) -> Option<(usize, f64)> {
     match sampling? {
         Sampling::Poisson { sampling_prob, .. } => Some((1, sampling_prob)),
-        Sampling::BlockPoisson { num_blocks, sampling_prob, .. } => {
+        // Truncation only adds to a claim.
+        Sampling::BlockPoisson { num_blocks, sampling_prob, .. }
+        | Sampling::TruncatedPoisson { num_blocks, sampling_prob, .. } => {
             Some((num_blocks as usize, sampling_prob))
         }
         _ => None,
@@ -153,7 +176,9 @@ fn participation(plan: &Plan, stated: &Certificate) -> Participation {
     match plan.sampling() {
         None => stated.participation.clone(),
         Some(Sampling::Poisson { .. }) => Participation::Full,
-        Some(Sampling::BlockPoisson { num_blocks, .. }) => turns(num_blocks),
+        Some(Sampling::BlockPoisson { num_blocks, .. } | Sampling::TruncatedPoisson { num_blocks, .. }) => {
+            turns(num_blocks)
+        }
         Some(Sampling::Cyclic { num_batches, .. }) => turns(num_batches),
         Some(Sampling::BallsInBins { num_bins, .. }) => turns(num_bins),
         // Any steps, as many as there are epochs: what a plan states, though a unit's steps lie in different epochs.
@@ -163,7 +188,6 @@ fn participation(plan: &Plan, stated: &Certificate) -> Participation {
         Some(Sampling::SpacedPoisson { min_sep, .. }) => {
             Participation::MinSep { min_sep: min_sep.min(n as u64) as usize, max_participations: n }
         }
-        Some(Sampling::TruncatedPoisson { .. }) => panic!("a claim for a scheme that has none"),
         Some(Sampling::MinSep { min_sep, max_participations }) => Participation::MinSep {
             min_sep: min_sep.min(n as u64) as usize,
             max_participations: max_participations.min(n as u64) as usize,

@@ -46,7 +46,12 @@ pub fn plan_of(random: &mut Random, class: usize, n: usize) -> Made {
     // Most plans under Poisson sampling would be refused for something else than what is looked for.
     let (class, adjacency) = match schedule {
         Schedule::Sampling(Sampling::Poisson { .. }) => ([0, 0, 5, 19][class % 4], Adjacency::ZeroOut),
-        Schedule::Sampling(Sampling::BlockPoisson { .. }) if random.below(4) > 0 => {
+        Schedule::Sampling(Sampling::RandomAllocation { .. }) if random.once_in(2) => {
+            ([0, 0, 19][class % 3], Adjacency::ZeroOut)
+        }
+        Schedule::Sampling(Sampling::BlockPoisson { .. } | Sampling::TruncatedPoisson { .. })
+            if random.below(4) > 0 =>
+        {
             ([0, 4, 4, 6][class % 4], Adjacency::ZeroOut)
         }
         _ => (class, adjacency),
@@ -97,7 +102,9 @@ pub fn is_clear(error: &Error) -> bool {
 /// The most bands that a schedule allows.
 fn bands(schedule: &Schedule, n: usize) -> usize {
     match schedule {
-        Schedule::Sampling(Sampling::BlockPoisson { num_blocks, .. }) => (*num_blocks as usize).min(n),
+        Schedule::Sampling(
+            Sampling::BlockPoisson { num_blocks, .. } | Sampling::TruncatedPoisson { num_blocks, .. },
+        ) => (*num_blocks as usize).min(n),
         Schedule::Sampling(Sampling::Poisson { .. }) => 1,
         _ => n,
     }
@@ -173,7 +180,7 @@ fn goal(random: &mut Random, schedule: &Schedule) -> Goal {
     let epsilon = if random.once_in(6) { random.power(-9.0, 15.0) } else { random.power(-2.0, 1.5) };
     // Searches for the noise of a budget take a tenth of a second each, those for sampled rounds a second.
     let sampled =
-        matches!(schedule, Schedule::Sampling(Sampling::Poisson { .. } | Sampling::BlockPoisson { .. }));
+        schedule.is_poisson() || matches!(schedule, Schedule::Sampling(Sampling::RandomAllocation { .. }));
     match random.below(if sampled { 24 } else { 10 }) {
         0 => Goal::Budget(Budget { epsilon, delta }),
         1..=5 => Goal::GdpMu { gdp_mu: mu, delta },

@@ -157,3 +157,42 @@ fn a_bad_question_is_an_error() {
     let federated = Setting::Federated { min_sep: 0, max_participations: 1 };
     assert!(message(federated, 10, 1.0).contains("minimum separation is 0"));
 }
+
+/// Schemes that are asked for alone: every row is drawn by them, meets the budget and is verified, and amplified noise has less of it.
+#[test]
+fn allocation_and_truncation_are_compared_alone() {
+    let central = Setting::Centralized { dataset_size: 4000, batch_size: 100 };
+    let asked = question(central, 120, 2.0);
+    let least = |answer: &Recommendation| answer.independent().unwrap().error;
+    let usual = all(&asked, None, &mut unobserved()).unwrap();
+    let poisson = least(&usual);
+    for (scheme, rows) in [
+        (SamplingSpec::RandomAllocation, 4),
+        (SamplingSpec::TruncatedPoisson { max_batch_size: 200, num_blocks: 1 }, 2),
+        (SamplingSpec::TruncatedPoisson { max_batch_size: 200, num_blocks: 3 }, 2),
+    ] {
+        let answer = under(&asked, scheme, &mut unobserved()).unwrap();
+        assert!(answer.candidates.len() >= rows, "{:?}", answer.skipped);
+        for candidate in &answer.candidates {
+            let claim = verify(&candidate.plan).unwrap().claim;
+            assert!(claim.epsilon <= 2.0 && claim.epsilon > 1.999, "{candidate}: {}", claim.epsilon);
+            let sampling = candidate.sampling().unwrap();
+            assert_eq!(std::mem::discriminant(&sampling), std::mem::discriminant(&scheme));
+            let amplified = [Method::Redrawn, Method::Amplified].contains(&claim.method);
+            assert!(amplified || !candidate.is_independent(), "{candidate}: {claim:?}");
+        }
+        let found = least(&answer);
+        match scheme {
+            SamplingSpec::RandomAllocation => assert!(found < poisson && found > 0.9 * poisson),
+            // The charge is far below δ.
+            SamplingSpec::TruncatedPoisson { num_blocks: 1, .. } => {
+                assert!((found / poisson - 1.0).abs() < 1e-4, "{found} {poisson}")
+            }
+            _ => assert_eq!(answer.candidates[0].to_string(), "banded-opt:3, truncated block-cyclic Poisson"),
+        }
+    }
+    // Half of all batches are cut: nothing is left of δ, and the claim is the one without amplification.
+    let tight = SamplingSpec::TruncatedPoisson { max_batch_size: 100, num_blocks: 1 };
+    let answer = under(&asked, tight, &mut unobserved()).unwrap();
+    assert!(answer.candidates.iter().all(|candidate| candidate.certificate.claim.method == Method::Gaussian));
+}

@@ -9,6 +9,7 @@ mod redrawn;
 mod search;
 mod subsampled;
 pub(crate) mod tail;
+pub(crate) mod truncated;
 
 pub use gdp::{
     Budget, delta_of_epsilon, epsilon_of_delta, gdp_mu_of_budget, gdp_mu_of_zcdp, zcdp_rho_of_gdp,

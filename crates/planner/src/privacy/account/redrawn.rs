@@ -12,7 +12,7 @@ use super::compose::Steps;
 use super::gdp::{self, Budget};
 use super::losses::{Direction, Losses};
 use super::normal::quantile_above;
-use super::subsampled::{FINE, Slack, Terms, converged_epsilon, converged_ln_delta, larger};
+use super::subsampled::{COARSE, Slack, Terms, converged_epsilon, converged_ln_delta, larger};
 use crate::error::{Error, Result, check_finite};
 use mean::{Fineness, Spread, sum_of_lognormals};
 
@@ -29,15 +29,21 @@ pub struct Redrawn {
 
 /// Most steps of an epoch.
 const MOST_BINS: u64 = 1 << 30;
-/// With less noise one step's loss has no f64, and what is claimed is the bound without amplification.
-const LEAST_NOISE: f64 = 0.1;
+/// With so little noise that a step's ratio has a wider range (logarithm) atoms are too many, and the bound is the one without
+/// amplification: about σ = 0.2 at usual δ.
+const MOST_RANGE: f64 = 100.0;
+/// The same with so much noise that an epoch's loss has a smaller deviation, beside which rounding an atom's loss would show.
+const LEAST_DEVIATION: f64 = 1e-6;
 /// The share of δ that masses above the last atom may take (logarithm).
 const TAIL_SHARE: f64 = -14.0;
-/// Distances of atoms for a claim.
+/// Distances of atoms for a claim, and for a search.
 const FINENESS: Fineness = Fineness(0.01);
+const COARSENESS: Fineness = Fineness(0.04);
+/// The slack of a claim. An epoch has more atoms than a step of Poisson sampling, and an ε of a few millionths is worth none of them.
+const SLACK: Slack = Slack { share: 2e-5, absolute: 1e-6 };
 /// Rounding of one epoch (logarithm of δ): of its atoms' masses, and of the terms that they are products of, one per bin.
 const ROUNDING: f64 = 1e-9;
-const ROUNDING_OF_BIN: f64 = 1e-12;
+const ROUNDING_OF_BIN: f64 = 1e-11;
 
 impl Redrawn {
     /// Refuses what is no mechanism.
@@ -58,9 +64,21 @@ impl Redrawn {
 
     /// The smallest ε this analysis proves for δ, under zeroing one unit or bringing it back.
     pub fn epsilon(&self, delta: f64) -> Result<f64> {
+        self.epsilon_with(FINENESS, SLACK, delta)
+    }
+
+    /// The same on coarser atoms: an upper bound too, in a small part of the time.
+    pub(super) fn coarse_epsilon(&self, delta: f64) -> Result<f64> {
+        self.epsilon_with(COARSENESS, COARSE, delta)
+    }
+
+    fn epsilon_with(&self, fineness: Fineness, slack: Slack, delta: f64) -> Result<f64> {
         Budget::new(0.0, delta)?;
         let most = gdp::epsilon_of_delta(self.certain_mu(), delta)?;
-        let Some(spread) = self.epoch(delta.ln()) else { return Ok(most) };
+        if most == 0.0 {
+            return Ok(most);
+        }
+        let Some(spread) = self.epoch(fineness, delta.ln()) else { return Ok(most) };
         let ln_delta = delta.ln() - self.rounding();
         let [remove, add] = [Direction::Remove, Direction::Add].map(|direction| {
             let losses = self.losses(&spread, direction);
@@ -69,7 +87,7 @@ impl Redrawn {
             }
             let steps = Steps { losses: &losses, count: self.num_epochs as f64 };
             let start = steps.chernoff_epsilon(ln_delta - 1e-5);
-            converged_epsilon(FINE, ln_delta, 0.0, start, |aim| self.terms(steps, aim))
+            converged_epsilon(slack, ln_delta, 0.0, start, |aim| self.terms(steps, aim))
         });
         Ok(larger(remove, add).min(most))
     }
@@ -78,15 +96,14 @@ impl Redrawn {
     pub fn delta(&self, epsilon: f64) -> Result<f64> {
         Budget::new(epsilon, 0.5)?;
         let most = gdp::ln_delta(self.certain_mu(), epsilon)?;
-        let Some(spread) = self.epoch(most) else { return Ok(most.exp()) };
+        let Some(spread) = self.epoch(FINENESS, most) else { return Ok(most.exp()) };
         let [remove, add] = [Direction::Remove, Direction::Add].map(|direction| {
             let losses = self.losses(&spread, direction);
             if self.num_epochs == 1 {
                 return losses.hockey_stick(epsilon).ln();
             }
             let steps = Steps { losses: &losses, count: self.num_epochs as f64 };
-            let slack = Slack { share: FINE.share, absolute: FINE.absolute };
-            converged_ln_delta(slack, epsilon, steps.chernoff_ln_delta(epsilon), |aim| self.terms(steps, aim))
+            converged_ln_delta(SLACK, epsilon, steps.chernoff_ln_delta(epsilon), |aim| self.terms(steps, aim))
         });
         let found = larger(remove, add) + self.rounding();
         Ok(found.min(most).exp().min(1.0))
@@ -103,16 +120,17 @@ impl Redrawn {
     }
 
     /// The likelihood ratio of one epoch, times the number of bins.
-    fn epoch(&self, ln_delta: f64) -> Option<Spread> {
+    fn epoch(&self, fineness: Fineness, ln_delta: f64) -> Option<Spread> {
         let deviation = 1.0 / self.noise_multiplier;
-        if self.noise_multiplier < LEAST_NOISE || self.num_bins == 1 {
+        if self.num_bins == 1 || deviation < LEAST_DEVIATION * (self.num_bins as f64).sqrt() {
             return None;
         }
         // E(L − l)₊ ≤ Φ(σ/2 − ln l/σ), the tail under the measure that L weighs.
         let quantile = quantile_above((ln_delta + TAIL_SHARE - (self.num_epochs as f64).ln()).min(-20.0));
-        let top = (deviation * (quantile + 0.5 * deviation)).exp();
+        let ln_top = deviation * (quantile + 0.5 * deviation);
         let variance = deviation * deviation;
-        top.is_finite().then(|| sum_of_lognormals(self.num_bins, variance, top, FINENESS))
+        let wide = ln_top - mean::ln_least(variance) > MOST_RANGE;
+        (!wide).then(|| sum_of_lognormals(self.num_bins, variance, ln_top.exp(), fineness))
     }
 
     /// The atoms of one epoch's loss in a direction.

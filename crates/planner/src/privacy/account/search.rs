@@ -1,9 +1,10 @@
-//! The least noise for a budget under Poisson sampling.
+//! The least noise for a budget under Poisson sampling, and under allocation that is redrawn in every epoch.
 //!
 //! ε falls smoothly as noise grows, so a secant in (ln σ, ln ε) that keeps its bracket needs a handful of evaluations: most of them
 //! coarse, the last ones fine. Both bound ε from above, so the answer is safe either way.
 
 use super::gdp::{Budget, gdp_mu_of_budget};
+use super::redrawn::Redrawn;
 use super::subsampled::{COARSE, FINE, Slack, Subsampled};
 use crate::error::{Error, Result};
 
@@ -48,8 +49,7 @@ impl Subsampled {
             let mechanism = Subsampled::new(noise_multiplier, sampling_prob, num_steps)?;
             let delta = delta_left(noise_multiplier);
             let epsilon = if delta > 0.0 { mechanism.epsilon_with(slack, delta)? } else { f64::INFINITY };
-            // ε may be 0, whose logarithm a secant cannot use.
-            Ok((epsilon.clamp(1e-9 * budget.epsilon, 1e9 * budget.epsilon) / budget.epsilon).ln())
+            Ok(ln_over(epsilon, budget.epsilon))
         };
         let coarse = least(LEAST.min(0.5 * most), most, 1e-4, |sigma| excess(COARSE, sigma))?;
         let found = match search {
@@ -58,6 +58,38 @@ impl Subsampled {
         };
         Subsampled::new(found, sampling_prob, num_steps)
     }
+}
+
+impl Redrawn {
+    /// The least noise multiplier, to a few digits and never below it, with which an allocation meets a budget, where `delta_left` of a noise
+    /// multiplier is what may be used of δ and falls to 0 or below as noise falls.
+    pub(crate) fn calibrated_with(
+        budget: Budget,
+        num_bins: u64,
+        num_epochs: u64,
+        delta_left: impl Fn(f64) -> f64,
+    ) -> Result<Redrawn> {
+        // Without sampling this much would do, and the bound is never above that one.
+        let most = 1.02 * (num_epochs as f64).sqrt() / gdp_mu_of_budget(budget)?;
+        let excess = |coarse: bool, noise_multiplier: f64| -> Result<f64> {
+            let mechanism = Redrawn::new(noise_multiplier, num_bins, num_epochs)?;
+            let delta = delta_left(noise_multiplier);
+            let epsilon = match delta > 0.0 {
+                true if coarse => mechanism.coarse_epsilon(delta)?,
+                true => mechanism.epsilon(delta)?,
+                false => f64::INFINITY,
+            };
+            Ok(ln_over(epsilon, budget.epsilon))
+        };
+        let coarse = least(LEAST.min(0.5 * most), most, 1e-4, |sigma| excess(true, sigma))?;
+        let found = least(0.999 * coarse, coarse, 1e-5, |sigma| excess(false, sigma))?;
+        Redrawn::new(found, num_bins, num_epochs)
+    }
+}
+
+/// The logarithm of an ε over a budget's, within bounds: it may be 0, whose logarithm a secant cannot use.
+fn ln_over(epsilon: f64, budget: f64) -> f64 {
+    (epsilon.clamp(1e-9 * budget, 1e9 * budget) / budget).ln()
 }
 
 /// The least σ, up to a relative tolerance and never below it, where a falling function is not positive. `high` is such a σ already, or

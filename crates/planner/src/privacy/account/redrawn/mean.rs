@@ -15,7 +15,8 @@ pub(super) struct Spread {
     pub(super) missing: f64,
 }
 
-/// Distance of neighbouring points: in standard deviations of the sum, of the distance from its mean, and of the point itself.
+/// Distance of neighbouring points: in standard deviations of the sum, of the distance from its mean, and of the point itself. Points e⁴
+/// and more from the mean are further apart: a loss is large there, and so is what its spread may be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fineness(pub(super) f64);
 
@@ -45,16 +46,21 @@ pub(super) fn sum_of_lognormals(count: u64, variance: f64, top: f64, fineness: F
 /// The points of a grid for a sum of so many lognormals: dense around its mean, then in proportion to the distance from it, and to the point.
 fn points(terms: f64, deviation: f64, variance: f64, top: f64, Fineness(fineness): Fineness) -> Vec<f64> {
     let deviation = deviation * terms.sqrt();
-    // One lognormal is below this with probability Φ(−8.5).
-    let low = (-0.5 * variance - 8.5 * variance.sqrt()).exp();
+    let low = ln_least(variance).exp();
     let high = top + 2.0 * terms;
     let mut points = vec![0.0, low];
     let mut at = low;
     while at < high {
-        at += fineness * at.min(deviation.max((at - terms).abs()));
+        let far = 1.0 + 0.2 * ((at / terms).ln().abs() - 4.0).max(0.0);
+        at += fineness * far * at.min(deviation.max((at - terms).abs()));
         points.push(at);
     }
     points
+}
+
+/// The logarithm of the lowest point above 0: one lognormal is below with probability Φ(−8.5).
+pub(super) fn ln_least(variance: f64) -> f64 {
+    -0.5 * variance - 8.5 * variance.sqrt()
 }
 
 /// A lognormal of mean 1, spread over points.
@@ -100,10 +106,18 @@ impl Spread {
         let last = points.len() - 1;
         let inverse: Vec<f64> = points.windows(2).map(|pair| 1.0 / (pair[1] - pair[0])).collect();
         let mut missing = self.missing + other.missing;
-        for (a, a_mass) in self.at.iter().zip(&self.mass) {
-            let mut cell = 0;
-            for (b, b_mass) in other.at.iter().zip(&other.mass) {
-                let (sum, both) = (a + b, a_mass * b_mass);
+        // Of one with itself every pair is formed once.
+        let same = std::ptr::eq(self, other);
+        let mut lowest = 0;
+        for (i, (a, a_mass)) in self.at.iter().zip(&self.mass).enumerate() {
+            let from = if same { i } else { 0 };
+            while lowest < last && points[lowest + 1] <= a + other.at[from] {
+                lowest += 1;
+            }
+            let mut cell = lowest;
+            for (j, (b, b_mass)) in other.at.iter().zip(&other.mass).enumerate().skip(from) {
+                let times = if same && j > i { 2.0 } else { 1.0 };
+                let (sum, both) = (a + b, times * a_mass * b_mass);
                 while cell < last && points[cell + 1] <= sum {
                     cell += 1;
                 }

@@ -58,6 +58,24 @@ fn limits_and_order() {
     assert!(center < 1.01 * poisson && center > 0.8 * poisson, "{center} {poisson}");
 }
 
+/// Any noise ends soon with a bound that is no larger than the one without amplification.
+#[test]
+fn sizes_without_atoms_have_the_plain_bound() {
+    for (sigma, delta) in
+        [(1e-100, 1e-6), (0.05, 1e-6), (0.3, 1e-300), (1e6, 1e-3), (1e17, 1e-12), (1e100, 0.5)]
+    {
+        let plain = crate::privacy::account::epsilon_of_delta(2.0 / sigma, delta).unwrap();
+        assert_eq!(Redrawn::new(sigma, 100, 4).unwrap().epsilon(delta).unwrap(), plain, "{sigma} {delta}");
+    }
+    for (sigma, b, k, delta) in
+        [(0.25, 1 << 20, 3, 1e-6), (1e4, 1000, 1 << 20, 1e-9), (3.0, 2, 1, 1.0 - 1e-9)]
+    {
+        let plain = crate::privacy::account::epsilon_of_delta(f64::sqrt(k as f64) / sigma, delta).unwrap();
+        let found = Redrawn::new(sigma, b, k).unwrap().epsilon(delta).unwrap();
+        assert!(found <= plain && found >= 0.0, "{sigma} {b} {k}: {found} {plain}");
+    }
+}
+
 #[test]
 fn what_is_no_mechanism_is_refused() {
     for (sigma, b, k, name) in [
