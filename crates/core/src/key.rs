@@ -12,7 +12,7 @@ use std::path::Path;
 const DERIVATION_STACK: usize = 1 << 15;
 
 /// Bytes of stack that hashing a long text with a key may use: chunks are hashed side by side, and their halves recursively.
-const MAC_STACK: usize = 1 << 16;
+pub(crate) const MAC_STACK: usize = 1 << 16;
 
 /// The most bytes that a key file may have: 64 digits, with room for blanks.
 const MAX_FILE: usize = 4096;
@@ -159,7 +159,7 @@ impl Key {
 }
 
 /// Hashes secrets into memory for secrets, and leaves nothing of them on the stack.
-fn derive(context: &str, parts: &[&[u8]]) -> Secret<u8> {
+pub(crate) fn derive(context: &str, parts: &[&[u8]]) -> Secret<u8> {
     let mut out = Secret::zeroed(32);
     on_clean_stack::<DERIVATION_STACK, _>(|| {
         let mut hasher = blake3::Hasher::new_derive_key(context);
@@ -171,7 +171,7 @@ fn derive(context: &str, parts: &[&[u8]]) -> Secret<u8> {
     out
 }
 
-fn as_key(bytes: &[u8]) -> &[u8; 32] {
+pub(crate) fn as_key(bytes: &[u8]) -> &[u8; 32] {
     bytes.try_into().expect("a key has 32 bytes")
 }
 

@@ -32,6 +32,7 @@ pub mod raw;
 pub mod reference;
 mod row;
 mod sampler;
+mod sealed;
 #[doc(hidden)]
 pub mod secret;
 pub mod vectors;

@@ -33,7 +33,7 @@ pub use plan::{
 pub use privacy::{
     Adjacency, Allocated, Amplified, Certificate, Chain, Claim, Exactness, Kernel, Method, Participation,
     PrivacyUnit, Reallocated, SamplingSpec, Schedule, Sensitivity, Terms, Utility, account, block_poisson,
-    certificate, large_delta, max_feasible_participations, verified, verify,
+    certificate, large_delta, max_feasible_participations, spent, verified, verify,
 };
 pub use strategy::names::{StrategyChoice, StrategySpec};
 pub use strategy::{Blt, Estimator, Strategy, Tree};

@@ -41,6 +41,13 @@ impl Guard {
         self.lock(py).admit(step, participant).map(Admission).map_err(raise)
     }
 
+    /// What `admit` would answer now. Nothing is recorded: whoever chooses participants at random chooses among those for whom this
+    /// is true, and then admits the chosen ones.
+    fn eligible(&self, py: Python<'_>, step: i128, participant: i128) -> PyResult<Admission> {
+        let (step, participant) = (whole("step", step, 0)?, whole("participant", participant, 0)?);
+        self.lock(py).eligible(step, participant).map(Admission).map_err(raise)
+    }
+
     /// Writes the guard to a file that only its owner may read: it says who took part when.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).save(path)).map_err(raise)

@@ -7,7 +7,7 @@ use crate::memory::{Memory, collect};
 use crate::place::{Options, place};
 use crate::plan::Plan;
 use crate::sampler::{Batch, Sampler};
-use corrnoise::{AnyMechanism, Checkpoint, Device, Dtype, Resume, Shard};
+use corrnoise::{AnyMechanism, Checkpoint, Device, Dtype, Resume, RunKey, Shard};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -87,6 +87,11 @@ impl Mechanism {
         let (mechanism, key) = py.detach(|| key.spend(make))?;
         let running = ManuallyDrop::new(Mutex::new(mechanism));
         Ok(Mechanism { running, plan: plan.0.clone(), key, shard })
+    }
+
+    /// The key of this run of this plan.
+    fn run_key(&self) -> RunKey {
+        self.key.run_key(self.plan.fingerprint())
     }
 
     fn lock(&self) -> PyResult<MutexGuard<'_, AnyMechanism>> {
@@ -285,7 +290,7 @@ impl Mechanism {
     /// A public value that only this key, plan and run have: equal on all processes of one run.
     #[getter]
     fn commitment(&self) -> String {
-        self.key.run_key(self.plan.fingerprint()).commitment().to_string()
+        self.run_key().commitment().to_string()
     }
 
     /// Writes a checkpoint that only its owner may read. It is as secret as the key.
@@ -293,13 +298,18 @@ impl Mechanism {
         py.detach(|| self.lock()?.save(&path).map_err(raise))
     }
 
-    /// A checkpoint as bytes, which is as secret as the key.
-    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = py.detach(|| self.lock()?.state().map(Zeroizing::new).map_err(raise))?;
+    /// A checkpoint as bytes, which is as secret as the key; with `sealed` it is encrypted and authenticated under the run's key, for
+    /// files that others may read. Equal states give equal sealed bytes.
+    #[pyo3(signature = (*, sealed = false))]
+    fn state<'py>(&self, py: Python<'py>, sealed: bool) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = py.detach(|| {
+            let state = self.lock()?.state().map(Zeroizing::new).map_err(raise)?;
+            Ok::<_, PyErr>(if sealed { Zeroizing::new(self.run_key().seal(&state)) } else { state })
+        })?;
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Resumes from checkpoints given as bytes and drops the present state. "exact" is refused if this mechanism made
+    /// Resumes from checkpoints given as bytes, sealed or not, and drops the present state. "exact" is refused if this mechanism made
     /// steps of the checkpoint's incarnation after it, whatever it loaded since.
     #[pyo3(signature = (states, *, resume = "new", nonce = None))]
     fn load_state(
@@ -311,8 +321,12 @@ impl Mechanism {
     ) -> PyResult<()> {
         let mode = resume_mode(resume, nonce)?;
         py.detach(|| {
-            let checkpoints =
-                states.into_iter().map(Checkpoint::from_bytes).collect::<corrnoise::Result<_>>();
+            let key = self.run_key();
+            let open = |state: Vec<u8>| match RunKey::is_sealed(&state) {
+                true => key.open(&state).and_then(Checkpoint::from_bytes),
+                false => Checkpoint::from_bytes(state),
+            };
+            let checkpoints = states.into_iter().map(open).collect::<corrnoise::Result<_>>();
             let checkpoints = checkpoints.map_err(raise)?;
             self.lock()?.reload(checkpoints, mode).map_err(raise)
         })

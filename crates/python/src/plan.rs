@@ -1,6 +1,6 @@
 //! The Python class `corrnoise.Plan`.
 
-use crate::error::{raise, refuted};
+use crate::error::{raise, refuted, whole};
 use corrnoise::planner::{self, Certificate};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
@@ -104,6 +104,17 @@ impl Plan {
     fn certificate<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.verified(py).map_err(refuted)?;
         self.part(py, "certificate")
+    }
+
+    /// The ε of a run that ends after its first `steps` steps, at the plan's δ: that of the plan or less, and 0 before the first one. It
+    /// holds for a length that was not chosen by looking at what was released. None if the plan makes no claim.
+    fn epsilon_after(&self, py: Python<'_>, steps: i128) -> PyResult<Option<f64>> {
+        let steps = whole("steps", steps, 0)?;
+        if self.0.certificate().is_none() {
+            return Ok(None);
+        }
+        let claim = py.detach(|| planner::spent(&self.0, steps)).map_err(refuted)?;
+        Ok(Some(claim.map_or(0.0, |claim| claim.epsilon)))
     }
 
     /// True if the plan draws the batch of every step, so that a step must be given its batch.

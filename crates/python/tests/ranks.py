@@ -22,10 +22,17 @@ def parameters():
     return [("weight", weight), ("bias", bias)]
 
 
-def replicated(rank, world, steps, **options):
+def resumed(noise, state):
+    """The noise, after it loaded a state dict, if there is one: with the way to resume."""
+    if state is not None:
+        noise.load_state_dict(state[0], resume=state[1])
+    return noise
+
+
+def replicated(rank, world, steps, state=None, **options):
     """A copy of the model on every rank."""
     named = parameters()
-    noise = ReplicatedNoise(named, plan(), key(), threads=1, **options)
+    noise = resumed(ReplicatedNoise(named, plan(), key(), threads=1, **options), state)
     for _ in range(steps):
         for (_, p), g in zip(named, gradients()):
             p.grad = torch.from_numpy(g)
@@ -33,14 +40,14 @@ def replicated(rank, world, steps, **options):
     return noise, [p.grad for _, p in named]
 
 
-def sharded(rank, world, steps, **options):
+def sharded(rank, world, steps, state=None, **options):
     """A piece of every tensor on every rank."""
     pieces, bounds = [], []
     for name, p in parameters():
         low, high = p.numel() * rank // world, p.numel() * (rank + 1) // world
         bounds.append((low, high))
         pieces.append((name, p.numel(), low, torch.nn.Parameter(torch.zeros(high - low))))
-    noise = ShardedNoise(pieces, plan(), key(), threads=1, **options)
+    noise = resumed(ShardedNoise(pieces, plan(), key(), threads=1, **options), state)
     for _ in range(steps):
         for (_, _, _, p), (low, high), g in zip(pieces, bounds, gradients()):
             p.grad = torch.from_numpy(g[low:high].copy())
@@ -58,7 +65,7 @@ class Model(torch.nn.Module):
         return (self.weight @ inputs).sum() + self.bias.sum()
 
 
-def fsdp(rank, world, steps, **options):
+def fsdp(rank, world, steps, state=None, **options):
     """FSDP2: rows of every tensor on every rank; four ranks are two copies of two (HSDP)."""
     model = Model()
     if world == 4:
@@ -66,7 +73,7 @@ def fsdp(rank, world, steps, **options):
     else:
         mesh = DeviceMesh.from_group(options["group"], "cpu")
     fully_shard(model, mesh=mesh)
-    noise = ShardedNoise(model, plan(), key(), threads=1, **options)
+    noise = resumed(ShardedNoise(model, plan(), key(), threads=1, **options), state)
     parts, part = (2, rank % 2) if world == 4 else (world, rank)
     for _ in range(steps):
         model.zero_grad()
@@ -145,6 +152,72 @@ def batches(job, rank, world):
     return {"messages": messages, "steps": steps, "unchanged": unchanged, "made": [p.grad for p in held]}
 
 
+def state_dicts(job, rank, world, group, folder):
+    """Three steps, a state dict that the first rank alone asks for, and the bits of two more steps, by the label of the resume."""
+    noise, _ = job(rank, world, 3, group=group)
+    refused, messages = catcher()
+    refused(noise.state_dict)
+    noise.gather_state()
+    if rank == 0:
+        torch.save(noise.state_dict(), folder / f"states-{job.__name__}-{world}.pt")
+    else:
+        refused(noise.state_dict)
+    return messages
+
+
+def from_state_dict(job, rank, world, group, path):
+    """Two steps from a state dict, exactly and in two new incarnations; then what must be refused on every rank."""
+    state, made = torch.load(path, weights_only=True), {}
+    for label, resume in (("exact", "exact"), ("once", "new"), ("twice", "new")):
+        _, made[label] = job(rank, world, 2, group=group, state=(state, resume))
+    refused, messages = catcher()
+    refused(lambda: job(rank, world, 2, group=group, state=(state | {"plan": "another"}, "new")))
+    # What one rank alone finds.
+    damaged = state | {"states": [part[:-1] for part in state["states"]]} if rank == 0 else state
+    refused(lambda: job(rank, world, 2, group=group, state=(damaged, "exact")))
+    return made, messages
+
+
+def lonely_failures(rank, group, folder):
+    """Failures of one rank alone, which all ranks must raise: a gradient that is missing, a batch, a key that was used before."""
+    sampled = corrnoise.Plan.from_json(VECTORS["batches"][0]["plan"])
+    refused, messages = catcher()
+    for spoil in ("gradient", "batch"):
+        named = parameters()
+        noise = ReplicatedNoise(named, sampled, key(), group=group, threads=1)
+        for step in range(2):
+            for _, p in named:
+                p.grad = torch.ones_like(p)
+            batch = noise.sampler().batch(step)
+            if step == 1 and rank == 1 and spoil == "gradient":
+                named[1][1].grad = None
+            if step == 1 and rank == 0 and spoil == "batch":
+                batch = noise.sampler().batch(0)
+            if step == 0:
+                noise.add_noise(batch)
+            else:
+                refused(lambda batch=batch: noise.add_noise(batch))
+    # Three tiles, so that one of four ranks owns nothing, and knows nothing of the ledger.
+    for kind in ("replicated", "sharded"):
+        for attempt in range(2):
+            own = corrnoise.Key.from_bytes(bytes(32), kind, ledger=folder / "ledger")
+            if kind == "replicated":
+                named = parameters()
+                noise = ReplicatedNoise(named, sampled, own, threads=1)
+                held = [p for _, p in named]
+            else:
+                low, high = [(0, 200), (200, 400), (400, 600), (600, 600)][rank]
+                held = [torch.nn.Parameter(torch.zeros(high - low))]
+                noise = ShardedNoise([("weight", 600, low, held[0])], sampled, own, threads=1)
+            for p in held:
+                p.grad = torch.ones_like(p)
+            step = lambda noise=noise: noise.add_noise(noise.sampler().batch(0))
+            step() if attempt == 0 else refused(step)
+            dist.barrier()
+            del noise, step
+    return messages
+
+
 def refusals(rank, group, folder):
     """The messages of refusals that must come on every rank, and whether a gradient changed."""
     refused, messages = catcher()
@@ -185,6 +258,17 @@ def main(rank, folder):
                     _, made = job(rank, other, 2, **options)
                     torch.save(made, folder / f"{name}-{label}-{rank}.pt")
                 dist.barrier()
+    for job in (replicated, sharded, fsdp):
+        for world, other in OTHER.items():
+            name, made = f"{job.__name__}-{world}", None
+            if rank < world:
+                torch.save(state_dicts(job, rank, world, groups[world], folder), folder / f"asked-{name}-{rank}.pt")
+            dist.barrier()
+            if rank < other:
+                made = from_state_dict(job, rank, other, groups[other], folder / f"states-{name}.pt")
+                torch.save(made, folder / f"dicts-{name}-{rank}.pt")
+            dist.barrier()
+    torch.save(lonely_failures(rank, groups[4], folder), folder / f"lonely-{rank}.pt")
     for world in range(1, 5):
         if rank < world:
             torch.save(train(rank, world, groups[world]), folder / f"train-{world}-{rank}.pt")

@@ -58,6 +58,33 @@ def test_bits_do_not_depend_on_the_number_of_ranks(job, world, folder):
     assert len(set(made.values())) == 3, "every new incarnation has noise of its own, the same on all ranks"
 
 
+@pytest.mark.parametrize("job", ["replicated", "sharded", "fsdp"])
+@pytest.mark.parametrize("world", OTHER)
+def test_state_dicts_are_asked_of_the_first_rank_alone(job, world, folder):
+    """The bits after a state dict are those after a folder; nobody but the first rank has one, and it not before it was gathered."""
+    asked = load(folder, f"asked-{job}-{world}", world)
+    for rank, messages in enumerate(asked):
+        assert len(messages) == (1 if rank == 0 else 2)
+        assert all(message.startswith("CheckpointError") and "expected gather_state()" in message for message in messages)
+    answers = load(folder, f"dicts-{job}-{world}", OTHER[world])
+    made = {label: bits(job, [answer[0][label] for answer in answers]) for label in ("exact", "once", "twice")}
+    assert made["exact"] == expected("blt", "float32")
+    assert len(set(made.values())) == 3, "every new incarnation has noise of its own, the same on all ranks"
+    for _, (plan, damaged) in answers:
+        assert plan.startswith("CheckpointError") and "belongs to plan another" in plan
+        assert damaged.startswith("CheckpointError"), "the first rank's failure is every rank's"
+
+
+def test_what_fails_on_one_rank_fails_on_all(folder):
+    """Where one rank finds a mistake, or the ledger, the others wait for nobody: they raise what it raised."""
+    for rank, messages in enumerate(load(folder, "lonely", 4)):
+        gradient, batch, replicated, sharded = messages
+        assert gradient.startswith("InvalidArgument") and "'bias' has no grad" in gradient
+        assert batch.startswith("BatchRefused") and "drawn for step 0, the mechanism's next step is 1" in batch
+        assert ("rank 1: " in gradient) == (rank != 1) and ("rank 0: " in batch) == (rank != 0)
+        assert replicated.startswith("RepeatedNoise") and sharded.startswith("RepeatedNoise")
+
+
 def test_parameters_are_identical_after_training(folder):
     ranks = [parameters for world in OTHER for parameters in load(folder, f"train-{world}", world)]
     assert all(torch.equal(a, b) for rank in ranks for a, b in zip(ranks[0], rank))
@@ -99,12 +126,15 @@ def test_a_step_without_its_batch_is_refused_on_every_rank(job, folder):
 
 
 def test_the_guide_runs(tmp_path):
-    """Runs two processes, as the guide says to start them."""
+    """Runs the block as its own comment says: on four ranks, of which one owns no coordinate of so small a model."""
     corrnoise.Plan.from_json(VECTORS["batches"][0]["plan"]).save(tmp_path / "plan.json")
     corrnoise.Key.create_file(tmp_path / "noise.key")
     (block,) = [block for block in guide_blocks("pytorch.md") if "torchrun" in block]
     (tmp_path / "train.py").write_text(block)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
+    comment, command = block.splitlines()[0].split(maxsplit=1)
+    program, *arguments = command.split()
+    assert (comment, program, arguments[1]) == ("#", "torchrun", "4")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", *arguments]
     run = subprocess.run(torchrun, cwd=tmp_path, capture_output=True, text=True, timeout=200)
     assert run.returncode == 0, run.stderr
-    assert len(list((tmp_path / "checkpoint-1").iterdir())) == 2
+    assert len(list((tmp_path / "checkpoint-1").iterdir())) == 3

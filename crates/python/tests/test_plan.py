@@ -222,3 +222,14 @@ def test_keywords_only_and_by_type():
 
 def test_the_lock_of_the_interpreter_is_released():
     assert ticks_during(lambda: corrnoise.recommend(64, mu=1)) >= 2
+
+
+def test_epsilon_after_some_steps():
+    made = corrnoise.plan(
+        epochs=4, dataset_size=100, batch_size=10, epsilon=2, delta=1e-6, strategy="identity", sampling="poisson"
+    )
+    spent = [made.epsilon_after(steps) for steps in range(41)]
+    assert spent[0] == 0 and spent[40] == made.epsilon_after(1000) == made.epsilon
+    assert all(0 < before < after for before, after in zip(spent[1:], spent[2:]))
+    with pytest.raises(corrnoise.InvalidArgument, match="steps is -1"):
+        made.epsilon_after(-1)

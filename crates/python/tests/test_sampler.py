@@ -192,6 +192,14 @@ def test_guard(tmp_path):
     assert repr(soon) == "Admission('too soon', next_step=10)"
 
 
+def test_a_guard_answers_without_consequence():
+    guard = corrnoise.Guard(clients())
+    assert all(guard.eligible(20, 5) for _ in range(5)) and guard.step == 0
+    assert guard.admit(0, 5)
+    assert guard.eligible(9, 5) == guard.admit(9, 5) and guard.eligible(9, 5).next_step == 10
+    assert guard.eligible(25, 5) and guard.step == 9
+
+
 def test_guards_refuse(tmp_path):
     guard = corrnoise.Guard(clients())
     guard.admit(5, 1)
@@ -202,8 +210,9 @@ def test_guards_refuse(tmp_path):
         ((6, -1), corrnoise.InvalidArgument, "participant is -1"),
         ((6, 2**64), corrnoise.InvalidArgument, "participant is 18446744073709551616"),
     ]:
-        with pytest.raises(exception, match=part):
-            guard.admit(*arguments)
+        for question in (guard.admit, guard.eligible):
+            with pytest.raises(exception, match=part):
+                question(*arguments)
     assert guard.step == 5
     with pytest.raises(corrnoise.PlanError, match="min_sep"):
         corrnoise.Guard(sampled())

@@ -160,6 +160,53 @@ def test_state_dict(tmp_path):
     assert model.bits() == before
 
 
+def test_copies_of_a_model_resume_with_one_nonce():
+    def resumed(nonce):
+        noise = CorrelatedNoise(model, plan(), key())
+        noise.load_state_dict(state, nonce=nonce)
+        model.set_gradients()
+        noise.add_noise()
+        return model.bits()
+
+    model = Model()
+    noise = CorrelatedNoise(model, plan(), key())
+    model.set_gradients()
+    noise.add_noise()
+    state = noise.state_dict()
+    assert resumed(b"sixteen bytes, 1") == resumed(b"sixteen bytes, 1") != resumed(b"sixteen bytes, 2")
+    for arguments, part in [({"nonce": b"short"}, "nonce has length 5"), ({"nonce": bytes(16), "resume": "exact"}, "expected none")]:
+        with pytest.raises(corrnoise.InvalidArgument, match=part):
+            noise.load_state_dict(state, **arguments)
+
+
+def test_sealed_states():
+    """A sealed state tells nothing, is bound to the key, the plan and the run, and goes on like an open one."""
+    model = Model()
+    noise = CorrelatedNoise(model, plan(), key())
+    for _ in range(3):
+        model.set_gradients()
+        noise.add_noise()
+    sealed, clear = noise.state_dict(sealed=True), noise.state_dict()
+    content = clear["state"].numpy().tobytes()
+    hidden = sealed["state"].numpy().tobytes()
+    assert len(hidden) == len(content) + 56 and noise.mechanism.state(sealed=True) == hidden
+    assert not any(content[at : at + 8] in hidden for at in range(0, len(content) - 8, 8) if content[at : at + 8] != bytes(8))
+    again = CorrelatedNoise(model, plan(), key())
+    again.load_state_dict(sealed, resume="exact")
+    for _ in range(2):
+        model.set_gradients()
+        again.add_noise()
+    assert model.bits() == expected("blt", "float32")
+    with pytest.raises(corrnoise.CheckpointError, match="sealed under another key, plan or run"):
+        CorrelatedNoise(model, plan(), key("another")).load_state_dict(sealed)
+    for at in (0, 16, 30, 60, len(hidden) - 1):
+        changed = sealed | {"state": sealed["state"].clone()}
+        changed["state"][at] ^= 1
+        with pytest.raises(corrnoise.CheckpointError):
+            again.load_state_dict(changed)
+    assert again.next_step == 5
+
+
 def test_opacus():
     """Opacus clips and sums; the noise is ours: the optimiser's gradients are the sum, the noise, and its scaling."""
     pytest.importorskip("opacus")

@@ -90,6 +90,19 @@ impl Guard {
 
     /// Asks whether a participant may take part in a step, and records it if so. Steps may repeat and skip, but never go back.
     pub fn admit(&mut self, step: u64, participant: u64) -> Result<Admission> {
+        let answer = self.eligible(step, participant)?;
+        self.step = step;
+        if answer == Admission::Admitted {
+            let past =
+                self.participants.entry(participant).or_insert(Past { last_step: step, participations: 0 });
+            *past = Past { last_step: step, participations: past.participations + 1 };
+        }
+        Ok(answer)
+    }
+
+    /// What [`Guard::admit`] would answer now. Nothing is recorded, so that whoever chooses participants at random can choose among
+    /// those who may take part; each of the chosen ones is then admitted.
+    pub fn eligible(&self, step: u64, participant: u64) -> Result<Admission> {
         if step >= self.num_steps {
             return Err(Error::PastEnd { step, num_steps: self.num_steps });
         }
@@ -97,20 +110,14 @@ impl Guard {
             let expected = format!("at least {}: a guard's steps do not go back", self.step);
             return Err(Error::parameter("step", step, expected));
         }
-        self.step = step;
-        let past = self.participants.get(&participant).copied();
-        if let Some(Past { last_step, participations }) = past {
-            if participations >= self.max_participations {
-                return Ok(Admission::Exhausted);
-            }
-            let next_step = last_step.saturating_add(self.min_sep);
-            if step < next_step {
-                return Ok(Admission::TooSoon { next_step });
-            }
+        let Some(Past { last_step, participations }) = self.participants.get(&participant).copied() else {
+            return Ok(Admission::Admitted);
+        };
+        if participations >= self.max_participations {
+            return Ok(Admission::Exhausted);
         }
-        let participations = past.map_or(0, |past| past.participations) + 1;
-        self.participants.insert(participant, Past { last_step: step, participations });
-        Ok(Admission::Admitted)
+        let next_step = last_step.saturating_add(self.min_sep);
+        Ok(if step < next_step { Admission::TooSoon { next_step } } else { Admission::Admitted })
     }
 
     /// The latest step that was asked for: a resumed run continues there or later.
@@ -255,7 +262,11 @@ mod tests {
             for step in 0..60 {
                 for _ in 0..words.below(9) {
                     let participant = words.below(11).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                    let before = guard.clone();
+                    let asked = guard.eligible(step, participant).unwrap();
+                    assert_eq!(guard, before, "a question has no consequence");
                     let answer = guard.admit(step, participant).unwrap();
+                    assert_eq!(asked, answer);
                     assert_eq!(answer, expected(&history, rule, step, participant), "{rule:?}, {step}");
                     match answer {
                         Admission::Admitted => history.push((step, participant)),
@@ -291,7 +302,9 @@ mod tests {
         let before = guard.clone();
         let error = guard.admit(4, 2).unwrap_err().to_string();
         assert!(error.contains("step is 4: expected at least 5"), "{error}");
+        assert_eq!(guard.eligible(4, 2).unwrap_err().to_string(), error);
         assert!(matches!(guard.admit(60, 2), Err(Error::PastEnd { step: 60, num_steps: 60 })));
+        assert!(matches!(guard.eligible(60, 2), Err(Error::PastEnd { step: 60, num_steps: 60 })));
         assert_eq!((guard.step(), &guard), (5, &before));
         let error = Guard::new(&Plan::new(5, Form::independent(), 1.0).unwrap()).unwrap_err().to_string();
         assert!(error.contains("Sampler"), "{error}");

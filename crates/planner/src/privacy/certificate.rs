@@ -110,7 +110,7 @@ pub(crate) fn certify(
 
 /// The least that rounding to f32 leaves of any step's scale. Less noise in some steps divides their columns of `C` by as much, so
 /// the sensitivity grows by no more than one over the least.
-fn least_kept(plan: &Plan) -> f64 {
+pub(crate) fn least_kept(plan: &Plan) -> f64 {
     let kept = |step: u64| {
         let exact = plan.stddev() * plan.form().output_scale(step);
         (f64::from(plan.scale(step)) / exact).min(1.0)

@@ -8,6 +8,7 @@ pub mod precision;
 pub mod sampling;
 pub mod schedule;
 pub mod sensitivity;
+mod spent;
 mod verify;
 mod warning;
 
@@ -18,5 +19,6 @@ pub use participation::{Participation, max_feasible_participations};
 pub use sampling::{SamplingSpec, block_poisson};
 pub use schedule::Schedule;
 pub use sensitivity::{Adjacency, Exactness, Sensitivity};
+pub use spent::spent;
 pub use verify::{verified, verify};
 pub use warning::large_delta;

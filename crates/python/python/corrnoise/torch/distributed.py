@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from .._native import Batch, Key, Layout, Plan
-from ..errors import InvalidArgument
+from ..errors import Error, InvalidArgument
 from ..options import RankOptions, takes
 from .parameters import Parameters, Place, gradients_of, mark_changed, named_parameters
 from .pieces import Piece, held_pieces, local, pieces_of
@@ -73,23 +73,40 @@ class ReplicatedNoise(Ranks):
         A batch of another step, plan or run is refused, and so is none where the plan draws batches. "unchecked" says that the caller
         vouches for it.
         """
-        gradients = self._gradients()
-        self._place.check()
-        flat = [gradient.detach().view(-1) for gradient in gradients]
-        parts = [[flat[i][a:b] for i, a, b in pieces] for pieces in self._pieces]
-        self._add(parts[self._rank], batch)
+        gradients: list[torch.Tensor] = []
+        parts: list[list[torch.Tensor]] = [[] for _ in self._pieces]
+        failure: Exception | None = None
+        try:
+            gradients = self._gradients()
+            self._place.check()
+            flat = [gradient.detach().view(-1) for gradient in gradients]
+            parts = [[flat[i][a:b] for i, a, b in pieces] for pieces in self._pieces]
+            self._add(parts[self._rank], batch)
+        except (Error, TypeError) as error:
+            # The others wait in the gather, and are told there.
+            failure = error
         if self._world > 1:
-            self._exchange(parts)
+            self._exchange(parts, failure)
+        elif failure is not None:
+            raise failure
         mark_changed(gradients)
 
-    def _exchange(self, parts: list[list[torch.Tensor]]) -> None:
-        """Sends every rank's part to all others: one gather of equal lengths; parts differ by less than a tile for each tensor."""
-        lengths = [sum(view.numel() for view in part) for part in parts]
-        own = next(view for part in parts for view in part).new_zeros(max(lengths))
-        if parts[self._rank]:
+    def _exchange(self, parts: list[list[torch.Tensor]], failure: Exception | None) -> None:
+        """Sends every rank's part to all others: one gather of equal lengths; parts differ by less than a tile for each tensor.
+
+        One more value tells whether the rank failed. Then all ranks raise an exception, and none takes what another one sent.
+        """
+        lengths = [sum(stop - start for _, start, stop in pieces) for pieces in self._pieces]
+        most = max(lengths)
+        own = torch.zeros(most + 1, dtype=next(iter(self._named.values())).dtype, device=self._device)
+        if failure is not None:
+            own[most] = 1
+        elif parts[self._rank]:
             torch.cat(parts[self._rank], out=own[: lengths[self._rank]])
         received = [torch.empty_like(own) for _ in parts]
         dist.all_gather(received, own, group=self._group)
+        if torch.stack([values[most] for values in received]).any():
+            self._raise_on_all(failure)
         for rank, values in enumerate(received):
             if rank != self._rank:
                 sizes = [view.numel() for view in parts[rank]]
@@ -151,5 +168,10 @@ class ShardedNoise(Ranks):
         """
         gradients = [local(gradient) for gradient in gradients_of(self._held)]
         self._place.check()
-        self._add(gradients, batch)
+        if self._begun:
+            self._add(gradients, batch)
+        else:
+            # The ledger may refuse the first step, on ranks that own coordinates alone.
+            self._on_all(lambda: self._add(gradients, batch))
+            self._begun = True
         mark_changed(gradients)

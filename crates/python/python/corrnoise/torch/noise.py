@@ -12,6 +12,13 @@ from ..options import EngineOptions, takes
 from .parameters import Parameters, Place, gradients_of, mark_changed, named_parameters
 
 
+def check_fingerprints(state_dict: dict[str, Any], mechanism: Mechanism, layout: Layout) -> None:
+    """Refuses the state dict of another plan or another list of parameters."""
+    for name, own in [("plan", mechanism.plan.fingerprint), ("layout", layout.fingerprint)]:
+        if state_dict.get(name) != own:
+            raise CheckpointError(f"state_dict belongs to {name} {state_dict.get(name)}: expected {own}")
+
+
 class CorrelatedNoise:
     """Adds one step of a plan's noise to the clipped, summed gradients of all parameters.
 
@@ -72,22 +79,26 @@ class CorrelatedNoise:
         """The step that the next call makes."""
         return self._mechanism.next_step
 
-    def state_dict(self) -> dict[str, Any]:
-        """A checkpoint: the plan's and the layout's fingerprints, and the state. It is as secret as the key."""
-        state = torch.frombuffer(bytearray(self._mechanism.state()), dtype=torch.uint8)
+    def state_dict(self, *, sealed: bool = False) -> dict[str, Any]:
+        """A checkpoint: the plan's and the layout's fingerprints, and the state. It is as secret as the key.
+
+        With `sealed` the state is encrypted and authenticated under the run's key, for files that others may read.
+        """
+        state = torch.frombuffer(bytearray(self._mechanism.state(sealed=sealed)), dtype=torch.uint8)
         return {
             "plan": self._mechanism.plan.fingerprint,
             "layout": self._layout.fingerprint,
             "state": state,
         }
 
-    def load_state_dict(self, state_dict: dict[str, Any], *, resume: Literal["new", "exact"] = "new") -> None:
-        """Resumes from a checkpoint of the same plan, key and model.
+    def load_state_dict(
+        self, state_dict: dict[str, Any], *, resume: Literal["new", "exact"] = "new", nonce: bytes | None = None
+    ) -> None:
+        """Resumes from a checkpoint of the same plan, key and model, sealed or not.
 
         "new" never makes noise again that the dead run made after the checkpoint. "exact" goes on bit for bit, only for a run of
-        which it is certain that it released nothing after the checkpoint.
+        which it is certain that it released nothing after the checkpoint. Copies of one model in several processes, which add the same
+        noise, need the same `nonce` beside "new": 16 random bytes that one of them drew.
         """
-        for name, own in [("plan", self._mechanism.plan.fingerprint), ("layout", self._layout.fingerprint)]:
-            if state_dict.get(name) != own:
-                raise CheckpointError(f"state_dict belongs to {name} {state_dict.get(name)}: expected {own}")
-        self._mechanism.load_state([state_dict["state"].cpu().numpy().tobytes()], resume=resume)
+        check_fingerprints(state_dict, self._mechanism, self._layout)
+        self._mechanism.load_state([state_dict["state"].cpu().numpy().tobytes()], resume=resume, nonce=nonce)

@@ -1,8 +1,9 @@
-"""A mechanism per rank, checkpoints of all ranks in one folder, and the agreement between them."""
+"""A mechanism per rank, checkpoints of all ranks, and the agreement between them."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,8 +11,13 @@ import torch
 import torch.distributed as dist
 
 from .._native import Batch, Key, Layout, Mechanism, Plan, Sampler
+from .. import errors
 from ..errors import CheckpointError, Error, InvalidArgument
+from .noise import check_fingerprints
 from .parameters import Place
+
+# What a rank tells the others of its failure: the class and the text of an exception.
+Failure = tuple[str, str]
 
 
 class Ranks:
@@ -44,13 +50,22 @@ class Ranks:
             first = next(start for _, start, stop in layout.tensors if start < stop)
             options = {"ranges": [(first, first + 1)], "threads": 1}
             key = key.without_ledger()
-        if folder is None:
-            self._mechanism = Mechanism(plan, key, layout, **options)
-        else:
-            files = self._files(Path(folder))
-            nonce = self._shared_nonce() if resume == "new" else None
-            self._mechanism = Mechanism.resume(plan, key, layout, files, resume=resume, nonce=nonce, **options)
-        self._agree(layout)
+        self._layout = layout
+        # The states of all ranks, on the first one, and the step that they were gathered at.
+        self._gathered: tuple[int, list[torch.Tensor]] | None = None
+        self._begun = False
+        nonce = self._shared_nonce() if folder is not None and resume == "new" else None
+
+        def make() -> None:
+            if folder is None:
+                # A program that goes on may load a state dict: until then, no step that was made before.
+                self._mechanism = Mechanism(plan, key, layout, awaits_state=True, **options)
+            else:
+                files = self._files(Path(folder))
+                self._mechanism = Mechanism.resume(plan, key, layout, files, resume=resume, nonce=nonce, **options)
+
+        self._on_all(make)
+        self._agree()
 
     @staticmethod
     def _saved(folder: Path) -> list[Path]:
@@ -72,8 +87,28 @@ class Ranks:
         """16 bytes drawn by the first rank, which start one new incarnation on all ranks."""
         return self._gather(os.urandom(16) if self._rank == 0 else None)[0]
 
-    def _agree(self, layout: Layout) -> None:
-        own = (self._mechanism.commitment, layout.fingerprint, self._mechanism.next_step)
+    def _on_all(self, work: Callable[[], None]) -> None:
+        """Does work that may fail on some ranks alone; then it fails on every rank, and none waits for another."""
+        failure = None
+        try:
+            work()
+        except (Error, OSError, TypeError) as error:
+            failure = error
+        self._raise_on_all(failure)
+
+    def _raise_on_all(self, failure: Exception | None) -> None:
+        """Raises this rank's failure, or else the first one of another rank. To be called by all ranks."""
+        told: Failure | None = failure and (type(failure).__name__, str(failure))
+        failures: list[Failure | None] = self._gather(told)
+        if failure is not None:
+            raise failure
+        for rank, other in enumerate(failures):
+            if other is not None:
+                name, text = other
+                raise getattr(errors, name, Error)(f"rank {rank}: {text}")
+
+    def _agree(self) -> None:
+        own = (self._mechanism.commitment, self._layout.fingerprint, self._mechanism.next_step)
         for rank, other in enumerate(self._gather(own)):
             if own != other:
                 raise InvalidArgument(
@@ -100,6 +135,46 @@ class Ranks:
     def sampler(self) -> Sampler:
         """The sampler of this run: the batches that its plan's claim assumes, the same on all ranks."""
         return self._mechanism.sampler()
+
+    def gather_state(self) -> None:
+        """Sends the state of all ranks to the first one, whose `state_dict` then holds it until the next step.
+
+        To be called by all ranks where a checkpoint is due, for trainers that ask the first rank alone for a state dict.
+        """
+        own: list[bytes] = []
+        self._on_all(lambda: own.extend([self._mechanism.state()] if self._saves else []))
+        states: list[Any] | None = [None] * self._world if self._rank == 0 else None
+        first = dist.get_global_rank(self._group or dist.group.WORLD, 0)
+        dist.gather_object(own, states, dst=first, group=self._group)
+        if states is not None:
+            tensors = [torch.frombuffer(bytearray(state), dtype=torch.uint8) for part in states for state in part]
+            self._gathered = (self.next_step, tensors)
+
+    def state_dict(self) -> dict[str, Any]:
+        """A checkpoint of all ranks, as secret as the key: for the first rank, without the others, after `gather_state` at this step."""
+        if self._gathered is None or self._gathered[0] != self.next_step:
+            raise CheckpointError(
+                f"the states of step {self.next_step} were not gathered on rank {self._rank}: expected gather_state() on all ranks since "
+                "the last step, then state_dict() on the first one, or save(folder)"
+            )
+        fingerprints = {"plan": self._mechanism.plan.fingerprint, "layout": self._layout.fingerprint}
+        return {**fingerprints, "states": list(self._gathered[1])}
+
+    def load_state_dict(self, state_dict: dict[str, Any], *, resume: Literal["new", "exact"] = "new") -> None:
+        """Resumes from the state dict of any number of ranks, with the same plan, key and model. To be called by all ranks, with all of it.
+
+        `resume` means what it means for `CorrelatedNoise`.
+        """
+        nonce = self._shared_nonce() if resume == "new" else None
+
+        def load() -> None:
+            check_fingerprints(state_dict, self._mechanism, self._layout)
+            states = [state.cpu().numpy().tobytes() for state in state_dict["states"]]
+            self._mechanism.load_state(states, resume=resume, nonce=nonce)
+
+        self._on_all(load)
+        self._agree()
+        self._begun, self._gathered = False, None
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes one checkpoint per rank into a folder that all ranks see. Each file is as secret as the key.
