@@ -3,5 +3,6 @@
 from .batches import BatchSampler
 from .noise import CorrelatedNoise
 from .parameters import Parameters, named_parameters
+from .private import make_private
 
-__all__ = ["BatchSampler", "CorrelatedNoise", "Parameters", "named_parameters"]
+__all__ = ["BatchSampler", "CorrelatedNoise", "Parameters", "make_private", "named_parameters"]
