@@ -10,7 +10,7 @@ use corrnoise::planner::{
     Adjacency, Factorization, Goal, Method, Participation, PrivacyUnit, Schedule, Strategy, Terms, Workload,
     calibrate, verify,
 };
-use corrnoise::{Key, Mechanism, Plan, Sampling, Shard};
+use corrnoise::{Key, Mechanism, Plan, Sampler, Sampling, Shard};
 
 const RUNS: usize = 4_000_000;
 const CLIP_NORM: f64 = 0.5;
@@ -154,6 +154,54 @@ fn an_amplified_run_leaks_what_it_claims() {
     // This check can fail: a claim for an eighth more noise would be refuted.
     let sigma = claim.amplified.unwrap().noise_multiplier;
     let bold = Subsampled::new(1.12 * sigma, sampling_prob, 4).unwrap().epsilon(delta).unwrap();
+    let (_, low, _) = audited_epsilon(&with, &without, bold, delta);
+    assert!(low > bold, "{low} {bold}");
+}
+
+/// Random allocation with the batches of the plan's own sampler: every run is another unit of its dataset.
+#[test]
+fn a_redrawn_run_leaks_what_it_claims() {
+    let (delta, bins, epochs) = (1e-3, 4, 3);
+    let steps = bins * epochs;
+    let strategy = Factorization::new(Strategy::Identity, steps).unwrap();
+    let sampling = Sampling::RandomAllocation { dataset_size: RUNS as u64, num_bins: bins as u64 };
+    let goal = Goal::Budget(Budget { epsilon: 2.0, delta });
+    let plan = calibrate(&strategy, &terms(Schedule::Sampling(sampling)), &Workload::Prefix, &goal).unwrap();
+    let claim = verify(&plan).unwrap().claim;
+    assert_eq!(claim.method, Method::Redrawn);
+    let sampler = Sampler::new(&plan, &Key::from_bytes([33; 32], "audit")).unwrap();
+    let mut joins = vec![false; steps * RUNS];
+    for step in 0..steps {
+        for unit in sampler.batch(step as u64).unwrap().indices() {
+            joins[step * RUNS + *unit as usize] = true;
+        }
+    }
+    let mean = CLIP_NORM / plan.stddev();
+    let log_ratios = |key: u8, takes_part: bool| {
+        let released = release(&plan, key, |step, run| takes_part && joins[step * RUNS + run]);
+        let mut sums = vec![0.0_f64; RUNS];
+        for epoch in released.chunks(bins) {
+            for (run, sum) in sums.iter_mut().enumerate() {
+                let ratio =
+                    |row: &Vec<f32>| (f64::from(row[run]) / plan.stddev() * mean - 0.5 * mean * mean).exp();
+                *sum += (epoch.iter().map(ratio).sum::<f64>() / bins as f64).ln();
+            }
+        }
+        sums
+    };
+    let (with, without) = (log_ratios(31, true), log_ratios(32, false));
+    // With against without, and the other way round, where small ratios tell.
+    let turned = |ratios: &[f64]| ratios.iter().map(|ratio| -ratio).collect::<Vec<f64>>();
+    let (other, others) = (turned(&without), turned(&with));
+    let directions = [(&with, &without), (&other, &others)];
+    let [found, back] = directions.map(|(a, b)| audited_epsilon(a, b, claim.epsilon, delta));
+    println!("redrawn: claim {:.4}, audited {found:.4?}, turned {back:.4?}", claim.epsilon);
+    for (_, low, _) in [found, back] {
+        assert!(low <= claim.epsilon, "the claim is refuted: {low} > {}", claim.epsilon);
+    }
+    assert!(found.0 >= 0.9 * claim.epsilon, "the claim is loose: {} of {}", found.0, claim.epsilon);
+    // This check can fail: less than the claim would be refuted.
+    let bold = 0.85 * claim.epsilon;
     let (_, low, _) = audited_epsilon(&with, &without, bold, delta);
     assert!(low > bold, "{low} {bold}");
 }
