@@ -69,7 +69,8 @@ struct Report {
 
 const GAUSSIAN: &str = "Gaussian mechanism, exact";
 const ALLOCATED: &str = "balls in bins, a kernel that is nowhere below the run's covariance, an upper bound (add or remove one unit)";
-const REDRAWN: &str = "random allocation of independent noise, privacy loss distribution of its epochs, an upper bound (add or remove one unit)";
+const REDRAWN: &str =
+    "random allocation, privacy loss distribution of its epochs, an upper bound (add or remove one unit)";
 const SUBSAMPLED: &str = "Poisson-subsampled Gaussian mechanism, privacy loss distribution, an upper bound (add or remove one unit)";
 
 /// The keys of `account PLAN --json`: those of `account`, null if the claim does not hold, and three more.

@@ -54,36 +54,55 @@ fn options(strike: f64, deviation: f64) -> (f64, f64) {
     (upper(-near) - strike * upper(-far), strike * upper(far) - upper(near))
 }
 
-/// Both hockey sticks of redrawn allocation by the trapezoidal rule over all normals but one, which has a closed form: smooth integrands,
-/// for which the rule has five digits and more; fewest where the price of the last one turns within a step.
-fn quadrature(bins: usize, epochs: usize, sigma: f64, epsilon: f64) -> [f64; 2] {
-    let deviation = 1.0 / sigma;
-    let step = if bins * epochs > 3 { 0.11 } else { 0.02 };
+/// Lognormals of mean 1 at equal steps of a normal, and the probabilities that belong to them.
+fn nodes(deviation: f64, step: f64) -> Vec<(f64, f64)> {
     let count = ((18.0 + deviation) / step).ceil() as usize;
-    let nodes: Vec<(f64, f64)> = (0..count)
-        .map(|i| -9.0 + i as f64 * step)
-        .map(|z| ((deviation * z - 0.5 * deviation * deviation).exp(), step * density(z)))
-        .collect();
+    let at = (0..count).map(|i| -9.0 + i as f64 * step);
+    at.map(|z| ((deviation * z - 0.5 * deviation * deviation).exp(), step * density(z))).collect()
+}
+
+/// `E(W − x)₊` and `E(y − W)₊` of the mean W of two or three lognormals, by the trapezoidal rule over all but one, which has a closed form.
+fn prices(bins: usize, deviation: f64, [x, y]: [f64; 2]) -> [f64; 2] {
+    let nodes = nodes(deviation, 0.02);
+    let n = bins as f64;
     let mut sums = [0.0; 2];
-    let mut place = vec![0; bins * epochs - 1];
-    'all: loop {
-        let weight: f64 = place.iter().map(|i| nodes[*i].1).product();
-        let mean = |places: &[usize]| places.iter().map(|i| nodes[*i].0).sum::<f64>() / bins as f64;
-        let (last, whole) = place.split_at(bins - 1);
-        let others: f64 = whole.chunks(bins).map(mean).product();
-        let scale = others / bins as f64;
-        let known = mean(last) * bins as f64;
-        sums[0] += weight * scale * options(epsilon.exp() / scale - known, deviation).0;
-        sums[1] += weight * epsilon.exp() * scale * options((-epsilon).exp() / scale - known, deviation).1;
-        for i in &mut place {
-            *i += 1;
-            if *i < count {
-                continue 'all;
-            }
-            *i = 0;
+    let mut add = |known: f64, weight: f64| {
+        sums[0] += weight * options(n * x - known, deviation).0 / n;
+        sums[1] += weight * options(n * y - known, deviation).1 / n;
+    };
+    for (i, (first, weight)) in nodes.iter().enumerate() {
+        if bins == 2 {
+            add(*first, *weight);
+            continue;
         }
-        return sums;
+        for (j, (second, other)) in nodes.iter().enumerate().skip(i) {
+            add(first + second, weight * other * if j > i { 2.0 } else { 1.0 });
+        }
     }
+    sums
+}
+
+/// Both hockey sticks of one or two epochs of redrawn allocation.
+fn quadrature(bins: usize, epochs: usize, sigma: f64, epsilon: f64) -> [f64; 2] {
+    let (deviation, bound) = (1.0 / sigma, epsilon.exp());
+    let after = |before: f64| {
+        let [add, rem] = prices(bins, deviation, [bound / before, 1.0 / (bound * before)]);
+        [before * add, bound * before * rem]
+    };
+    if epochs == 1 {
+        return after(1.0);
+    }
+    // What is left after one epoch is smooth, and needs no more than a few points.
+    let nodes = nodes(deviation, 0.25);
+    let mut sums = [0.0; 2];
+    for (i, (first, weight)) in nodes.iter().enumerate() {
+        for (j, (second, other)) in nodes.iter().enumerate().skip(i) {
+            let weight = weight * other * if j > i { 2.0 } else { 1.0 };
+            let found = after(0.5 * (first + second));
+            sums.iter_mut().zip(found).for_each(|(sum, found)| *sum += weight * found);
+        }
+    }
+    sums
 }
 
 #[test]

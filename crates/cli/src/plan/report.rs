@@ -188,7 +188,7 @@ pub fn claim_text(claim: &Claim, loss_change: f64, output: &Output<'_>) -> Strin
             allocated.kernel.num_bins()
         ),
         (Method::Redrawn, _, _, Some(redrawn)) => format!(
-            "amplified by random allocation: {} of {} steps with noise multiplier {}, by privacy loss distributions",
+            "amplified by random allocation: {} with {} places each and noise multiplier {}, by privacy loss distributions",
             counted(redrawn.num_epochs, "epoch"),
             redrawn.num_bins,
             short(redrawn.noise_multiplier)

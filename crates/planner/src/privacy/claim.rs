@@ -6,7 +6,7 @@
 //! Choquette-Choo et al. 2023). Both hold; the smaller ε is the claim.
 //!
 //! Under balls in bins a third proof bounds the loss of any strategy without negative entries (`account/allocation`), and under allocation
-//! that is redrawn in every epoch a fourth one that of independent noise (`account/redrawn`).
+//! that is redrawn in every epoch a fourth one that of noise whose bands end with it (`account/redrawn`).
 //!
 //! The engine's normals end, so a part of δ is spent on outputs that only one of two datasets makes (`account/tail.rs`); ε is that of the
 //! rest. Numbers that a guarantee rests on are stated a little larger than they were computed, by more than sums and transforms may be

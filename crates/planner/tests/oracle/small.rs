@@ -47,7 +47,7 @@ pub fn plan_of(random: &mut Random, class: usize, n: usize) -> Made {
     let (class, adjacency) = match schedule {
         Schedule::Sampling(Sampling::Poisson { .. }) => ([0, 0, 5, 19][class % 4], Adjacency::ZeroOut),
         Schedule::Sampling(Sampling::RandomAllocation { .. }) if random.once_in(2) => {
-            ([0, 0, 19][class % 3], Adjacency::ZeroOut)
+            ([0, 0, 4, 19][class % 4], Adjacency::ZeroOut)
         }
         Schedule::Sampling(Sampling::BlockPoisson { .. } | Sampling::TruncatedPoisson { .. })
             if random.below(4) > 0 =>

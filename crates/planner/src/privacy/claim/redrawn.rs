@@ -9,13 +9,13 @@ use crate::privacy::sensitivity::Adjacency;
 use corrnoise_core::Sampling;
 use serde::{Deserialize, Serialize};
 
-/// Epochs of independent noise in each of which a unit takes part once, in a step that is drawn anew.
+/// Epochs in each of which a unit takes part once, in a step that is drawn anew.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reallocated {
     /// The noise multiplier of a step, `stddev / (clip_norm · ‖C‖_col)`.
     pub noise_multiplier: f64,
-    /// Steps of an epoch.
+    /// Places of an epoch among which a unit hides: its steps over the number of bands, so that their columns do not overlap.
     pub num_bins: u64,
     /// Epochs; one that is cut off counts as a whole one.
     pub num_epochs: u64,
@@ -23,7 +23,7 @@ pub struct Reallocated {
     pub epsilon: f64,
 }
 
-/// The epochs of a run whose columns are orthogonal.
+/// The epochs of a run, and the places of each whose columns are orthogonal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Epochs {
     num_bins: u64,
@@ -34,15 +34,19 @@ pub(super) struct Epochs {
 const SHARES: [f64; 4] = [1e-9, 1e-5, 1e-2, 0.5];
 
 impl Epochs {
-    /// The epochs that the proof is about, if it applies: it needs independent noise, so that no two columns overlap, and the pair of a
-    /// unit that is zeroed. With one bin there is nothing to hide among.
+    /// The epochs that the proof is about, if it applies: no columns of two epochs may overlap, and the pair is that of a unit that is
+    /// zeroed. Steps that are as far apart as there are bands have columns that do not overlap, and a mean over all steps is one over
+    /// shifts of such places (`docs/amplification.md`, sections 3 and 6). With one place there is nothing to hide among.
     pub(super) fn of(running: &Factorization, terms: &Terms) -> Option<Epochs> {
         let Some(Sampling::RandomAllocation { num_bins, .. }) = terms.schedule.sampling() else {
             return None;
         };
-        let applies = running.num_bands() == 1 && terms.adjacency == Adjacency::ZeroOut && num_bins > 1;
-        let num_epochs = (running.num_steps() as u64).div_ceil(num_bins);
-        applies.then_some(Epochs { num_bins, num_epochs })
+        let (steps, bands) = (running.num_steps() as u64, running.num_bands() as u64);
+        let apart =
+            bands == 1 || steps <= num_bins || num_bins.is_multiple_of(running.restart_every() as u64);
+        let num_places = num_bins / bands;
+        let applies = apart && num_places > 1 && terms.adjacency == Adjacency::ZeroOut;
+        applies.then_some(Epochs { num_bins: num_places, num_epochs: steps.div_ceil(num_bins) })
     }
 }
 
@@ -139,6 +143,48 @@ mod tests {
             assert!(claim.tail_delta > 0.0 && claim.tail_delta < 1e-9 * delta, "{claim:?}");
             assert!(claim.assumptions.iter().any(|text| text.contains("drawn independently of all others")));
         }
+    }
+
+    /// Bands that begin anew in every epoch hide among fewer places: their claim is that of those places, and above samples of the run's own
+    /// likelihood ratio.
+    #[test]
+    fn bands_within_epochs_are_amplified() {
+        let terms = terms(10, Adjacency::ZeroOut);
+        let bands = |restart_every: usize| {
+            let banded = Factorization::new(Strategy::toeplitz(vec![1.0, 0.5]).unwrap(), 20).unwrap();
+            let goal = budget(1.5, 0.02);
+            calibrate(&banded.restarted(restart_every).unwrap(), &terms, &Workload::Prefix, &goal).unwrap()
+        };
+        for (restart_every, amplified) in [(10, true), (5, true), (4, false), (20, false)] {
+            let found = verify(&bands(restart_every)).unwrap().claim;
+            assert_eq!(found.method == Method::Redrawn, amplified, "{restart_every}: {found:?}");
+            assert_eq!(found.redrawn.map(|redrawn| redrawn.num_bins), amplified.then_some(5));
+        }
+        let plan = bands(10);
+        let sigma = plan.stddev() / 1.5;
+        let mut state = 9_u64;
+        let mut unit = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 33) as f64 + 0.5) / 2_f64.powi(31)
+        };
+        let mut lost = [0.0; 2];
+        const SAMPLES: usize = 200_000;
+        for _ in 0..SAMPLES {
+            let mut ratio = 1.0;
+            for _ in 0..2 {
+                let z: Vec<f64> = (0..10)
+                    .map(|_| (-2.0 * unit().ln()).sqrt() * (std::f64::consts::TAU * unit()).cos())
+                    .collect();
+                let column = |j: usize| match z.get(j + 1) {
+                    Some(next) => ((z[j] + 0.5 * next) / sigma - 0.5 * 1.25 / (sigma * sigma)).exp(),
+                    None => (z[j] / sigma - 0.5 / (sigma * sigma)).exp(),
+                };
+                ratio *= (0..10).map(column).sum::<f64>() / 10.0;
+            }
+            lost[0] += (ratio - 1.5_f64.exp()).max(0.0) / SAMPLES as f64;
+            lost[1] += (1.0 - 1.5_f64.exp() * ratio).max(0.0) / SAMPLES as f64;
+        }
+        assert!(lost[0].max(lost[1]) < 0.02 && lost[0] > 0.005, "{lost:?}");
     }
 
     /// Bands, replaced units, one bin and no loss to speak of have the claim without amplification, for any steps of a unit.
