@@ -44,9 +44,11 @@ impl Epochs {
         let (steps, bands) = (running.num_steps() as u64, running.num_bands() as u64);
         let apart =
             bands == 1 || steps <= num_bins || num_bins.is_multiple_of(running.restart_every() as u64);
-        let num_places = num_bins / bands;
-        let applies = apart && num_places > 1 && terms.adjacency == Adjacency::ZeroOut;
-        applies.then_some(Epochs { num_bins: num_places, num_epochs: steps.div_ceil(num_bins) })
+        let (num_places, num_epochs) = (num_bins / bands, steps.div_ceil(num_bins));
+        // More places than anybody has steps are no question of this bound.
+        let applies = num_places > 1 && Redrawn::new(1.0, num_places, num_epochs).is_ok();
+        let applies = applies && apart && terms.adjacency == Adjacency::ZeroOut;
+        applies.then_some(Epochs { num_bins: num_places, num_epochs })
     }
 }
 
@@ -73,7 +75,7 @@ impl Basis {
     ) -> Result<Option<(Reallocated, f64)>> {
         let Epochs { num_bins, num_epochs } = epochs;
         let noise_multiplier = stddev / (self.clip_norm * self.column_norm) * (1.0 - MU_ROUNDING);
-        let mechanism = Redrawn::new(noise_multiplier, num_bins, num_epochs)?;
+        let Ok(mechanism) = Redrawn::new(noise_multiplier, num_bins, num_epochs) else { return Ok(None) };
         for share in SHARES {
             // With less noise than this not even ε = 0 leaves enough.
             if self.redrawn_tail(epochs, noise_multiplier, 0.0, delta) > share * delta {
@@ -110,7 +112,7 @@ mod tests {
 
     fn terms(num_bins: u64, adjacency: Adjacency) -> Terms {
         Terms {
-            schedule: Schedule::Sampling(Sampling::RandomAllocation { dataset_size: 600, num_bins }),
+            schedule: Schedule::Sampling(Sampling::RandomAllocation { dataset_size: 1 << 40, num_bins }),
             adjacency,
             unit: PrivacyUnit::Example,
             clip_norm: 1.5,
@@ -195,6 +197,7 @@ mod tests {
             (bands(), 10, Adjacency::ZeroOut, 1.0),
             (Strategy::Identity, 10, Adjacency::ReplaceOne, 1.0),
             (Strategy::Identity, 1, Adjacency::ZeroOut, 1.0),
+            (Strategy::Identity, 1 << 39, Adjacency::ZeroOut, 1.0),
             (Strategy::Identity, 10, Adjacency::ZeroOut, 0.0),
         ] {
             let found = plan(strategy, 20, &terms(bins, adjacency), budget(epsilon, 1e-6));
