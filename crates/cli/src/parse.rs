@@ -57,7 +57,10 @@ pub fn strategy_help() -> String {
 
 /// The planner's list of sampling schemes, as help shows it.
 pub fn sampling_help() -> String {
-    format!("How batches are drawn, for one strategy and one dataset: one of\n{}", entries(&names::SAMPLINGS))
+    format!(
+        "How batches are drawn from one dataset, for one strategy; where all are compared, balls-in-bins beside the usual schemes, or random-allocation or truncated-poisson alone: one of\n{}",
+        entries(&names::SAMPLINGS)
+    )
 }
 
 /// Names and what they stand for, in two columns.
