@@ -1,5 +1,5 @@
 //! Strategies that are made for balls in bins: what is small is the error times the noise that the amplified claim takes, and not the
-//! sensitivity. The search sees a smooth stand-in for that noise; the answer is calibrated and proven like any other.
+//! sensitivity. The search sees a guess at that noise; the answer is calibrated and proven like any other.
 
 use crate::error::{Error, Result};
 use crate::factorization::Factorization;
@@ -7,7 +7,7 @@ use crate::optimize::{Objective, Observer, Problem, Stage};
 use crate::plan::calibrate::Goal;
 use crate::plan::question::Question;
 use crate::privacy::account::Budget;
-use crate::privacy::account::allocation::{Bins, about_stddev};
+use crate::privacy::account::allocation::{Bins, Judged, about_stddev};
 use crate::privacy::schedule::Schedule;
 use crate::privacy::sensitivity::Adjacency;
 use crate::strategy::names::StrategySpec;
@@ -17,21 +17,28 @@ use corrnoise_core::Sampling;
 /// Rows of banded inverses that are tried: a step makes as many.
 const INVERSE_ROWS: [usize; 7] = [4, 8, 12, 16, 20, 24, 32];
 /// Buffers that are tuned: with more, the search sees less than its own errors.
-const MOST_BUFFERS: usize = 2;
+pub(super) const MOST_BUFFERS: usize = 2;
 /// Most bins for which strategies are made for the claim: beyond, a claim takes minutes.
-pub(super) const MOST_BINS: u64 = 2000;
+const MOST_BINS: u64 = 2000;
+/// Most bins for which they are tried unasked: a few seconds for each.
+pub(super) const QUICK_BINS: u64 = 200;
 
-/// The budget and the bins that a strategy is made for, if its schedule has them.
-pub(super) fn target(question: &Question, schedule: &Schedule) -> Option<(Budget, u64)> {
-    match (question.goal, schedule.sampling()) {
-        (Goal::Budget(budget), Some(Sampling::BallsInBins { num_bins, .. }))
-            if question.adjacency == Adjacency::ZeroOut
-                && budget.epsilon > 0.0
-                && (2..=MOST_BINS).contains(&num_bins) =>
-        {
-            Some((budget, num_bins))
-        }
-        _ => None,
+/// The budget and the bins that a strategy is made for, or why a schedule has none.
+pub(super) fn target(question: &Question, schedule: &Schedule) -> Result<(Budget, u64)> {
+    let Some(Sampling::BallsInBins { num_bins, .. }) = schedule.sampling() else {
+        return Err(Error::parameter("schedule", schedule.to_string(), "balls in bins"));
+    };
+    if question.adjacency != Adjacency::ZeroOut {
+        let expected = "zero-out, where balls in bins are to amplify";
+        return Err(Error::parameter("adjacency", "replace-one", expected));
+    }
+    if !(2..=MOST_BINS).contains(&num_bins) {
+        let expected = format!("2 to {MOST_BINS}, for strategies that are made for a proof by balls in bins");
+        return Err(Error::parameter("number of bins", num_bins, expected));
+    }
+    match question.goal {
+        Goal::Budget(budget) if budget.epsilon > 0.0 => Ok((budget, num_bins)),
+        _ => Err(Error::parameter("goal", "no ε above 0", "a budget, for strategies that are made for it")),
     }
 }
 
@@ -43,7 +50,7 @@ pub(super) fn build(
     observer: Observer<'_>,
 ) -> Result<Factorization> {
     let problem = question.problem(schedule)?;
-    if let (StrategySpec::Blt(buffers @ 1..=MOST_BUFFERS), Some((budget, num_bins))) =
+    if let (StrategySpec::Blt(buffers @ 1..=MOST_BUFFERS), Ok((budget, num_bins))) =
         (strategy, target(question, schedule))
         && let Some(found) = best_blt(&problem, *buffers, budget, num_bins)?
     {
@@ -60,10 +67,8 @@ pub(super) fn best_inverse(
 ) -> Result<(StrategySpec, Factorization)> {
     observer.stage(Stage::Optimizing("bisr, balls in bins"));
     let problem = question.problem(schedule)?;
-    let missing =
-        || Error::parameter("number of bins", 0, format!("2 to {MOST_BINS}, with ε above 0 and zero-out"));
-    let (budget, num_bins) = target(question, schedule).ok_or_else(missing)?;
-    let mut loss = Loss { problem: &problem, budget, num_bins, whole: false, near: None };
+    let (budget, num_bins) = target(question, schedule)?;
+    let mut loss = Loss { problem: &problem, budget, num_bins, judged: Judged::ByTheBest, near: None };
     let mut best: Option<(f64, usize, Factorization)> = None;
     for rows in INVERSE_ROWS.into_iter().filter(|rows| *rows <= problem.num_steps) {
         let built = StrategySpec::Bisr(rows).build(&problem, observer)?;
@@ -86,8 +91,7 @@ struct Loss<'a> {
     problem: &'a Problem,
     budget: Budget,
     num_bins: u64,
-    /// Whether all bins are looked at, and not a part of them.
-    whole: bool,
+    judged: Judged,
     /// The noise of the last strategy, next to which that of the next one is looked for.
     near: Option<f64>,
 }
@@ -104,7 +108,7 @@ impl Loss<'_> {
             Objective::Rms => errors.rms,
         };
         let bins = Bins::of(factorization, self.num_bins)?;
-        let stddev = about_stddev(&bins, self.whole, self.budget, self.near)?;
+        let stddev = about_stddev(&bins, self.budget, self.judged, self.near);
         self.near = stddev.or(self.near);
         Ok(stddev.map(|stddev| stddev * error))
     }
@@ -117,7 +121,7 @@ fn best_blt(
     budget: Budget,
     num_bins: u64,
 ) -> Result<Option<Factorization>> {
-    let mut loss = Loss { problem, budget, num_bins, whole: false, near: None };
+    let mut loss = Loss { problem, budget, num_bins, judged: Judged::Smoothly, near: None };
     let built = |x: &[f64]| -> Result<Factorization> {
         let (scale, lacking): (Vec<f64>, Vec<f64>) =
             x.chunks(2).map(|pair| (pair[0].exp(), pair[1].exp())).unzip();
@@ -132,18 +136,8 @@ fn best_blt(
         1 => vec![0.15_f64.ln(), lacking(3.4)],
         _ => vec![0.1_f64.ln(), lacking(2.4), 0.22_f64.ln(), 0.8_f64.ln()],
     };
-    let found = simplex(&mut value, start.clone(), 0.25, 6 + 12 * buffers);
-    // A part of the bins prefers shorter correlation than all of them do.
-    let mut loss = Loss { whole: true, near: None, ..loss };
-    let mut best: Option<(f64, Factorization)> = None;
-    for x in [start, found] {
-        let Ok(built) = built(&x) else { continue };
-        let value = loss.of(&built);
-        if value.is_finite() && best.as_ref().is_none_or(|(least, _)| value < *least) {
-            best = Some((value, built));
-        }
-    }
-    Ok(best.map(|(_, built)| built))
+    let found = simplex(&mut value, start, 0.25, 20 * buffers);
+    value(&found).is_finite().then(|| built(&found)).transpose()
 }
 
 /// The least of a function by reflections of a simplex (Nelder and Mead), after so many evaluations.

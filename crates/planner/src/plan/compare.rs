@@ -96,5 +96,9 @@ fn reason(candidates: &[Candidate], chosen: &Candidate) -> String {
         ),
         _ => String::new(),
     };
-    format!("{chosen}: {}{less}", parts.join(", "))
+    let rule = format!(
+        "chosen for the least memory within {:.0}% of the least noise, at up to {MAX_ROWS} rows per step",
+        100.0 * (NEAR - 1.0)
+    );
+    format!("{chosen}: {}{less}; {rule}", parts.join(", "))
 }

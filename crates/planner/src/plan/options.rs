@@ -131,7 +131,7 @@ impl OptionError {
                 spell(OptionName::Participation)
             ),
             OptionError::SamplingOfAll => format!(
-                "{} is for one {}: auto compares them under cyclic and Poisson sampling, and under balls-in-bins too where that is given, or under random-allocation or truncated-poisson alone; leave it out, or say none",
+                "{} is for one {}: auto compares them under cyclic and Poisson sampling and balls-in-bins, more of the last where that is given, or under random-allocation or truncated-poisson alone; leave it out, or say none",
                 spell(OptionName::Sampling),
                 spell(OptionName::Strategy)
             ),

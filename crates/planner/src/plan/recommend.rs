@@ -31,6 +31,15 @@ const DENSE_STEPS: usize = 512;
 /// Most steps for which banded strategies and banded inverses are tried.
 const BANDED_STEPS: usize = 200_000;
 
+/// How much is tried under balls in bins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bins {
+    /// What takes seconds.
+    Quick,
+    /// All, because it was asked for.
+    Asked,
+}
+
 /// A strategy that was found, and the schedule that it is for.
 struct Found {
     strategy: StrategySpec,
@@ -41,13 +50,9 @@ struct Found {
 /// A strategy that was tried: what was found, or the name under which it is said to be left out.
 type Attempt = std::result::Result<Found, (String, Error)>;
 
-/// Compares every class of strategy and recommends one. All are calibrated to one (ε, δ): that of the question's goal. Balls in bins are
-/// tried where they are asked for: their proofs take a minute.
-pub(super) fn all(
-    question: &Question,
-    bins: Option<SamplingSpec>,
-    observer: Observer<'_>,
-) -> Result<Recommendation> {
+/// Compares every class of strategy and recommends one. All are calibrated to one (ε, δ): that of the question's goal. Balls in bins
+/// are tried where that takes seconds, and otherwise where they are `asked` for.
+pub(super) fn all(question: &Question, bins: Bins, observer: Observer<'_>) -> Result<Recommendation> {
     let question = &Question { goal: Goal::Budget(compare::budget(&question.goal)?), ..question.clone() };
     let cycle = question.setting.cycle(question.steps)?;
     // Independent noise always works: if it does not, the question is at fault.
@@ -56,9 +61,7 @@ pub(super) fn all(
     let candidates = vec![Candidate::new(question, StrategySpec::Identity, &plain, cycle.clone())?];
     let mut attempts = sampled_attempts(question, &question.problem(&cycle)?, observer);
     attempts.extend(classes(question, &cycle, observer)?);
-    if let Some(bins) = bins {
-        attempts.extend(allocated_attempts(question, bins, observer));
-    }
+    attempts.extend(allocated_attempts(question, bins, observer));
     certified(question, candidates, attempts, observer)
 }
 
@@ -225,30 +228,40 @@ fn sampled_attempts(question: &Question, problem: &Problem, observer: Observer<'
 }
 
 /// BLTs and banded inverses under balls in bins, made for the amplified claim.
-fn allocated_attempts(question: &Question, bins: SamplingSpec, observer: Observer<'_>) -> Vec<Attempt> {
+fn allocated_attempts(question: &Question, bins: Bins, observer: Observer<'_>) -> Vec<Attempt> {
     let Setting::Centralized { dataset_size, batch_size } = question.setting else { return Vec::new() };
-    let Ok(Some(sampling)) = bins.scheme(dataset_size, batch_size) else {
+    let Ok(Some(sampling)) = SamplingSpec::BallsInBins.scheme(dataset_size, batch_size) else {
         return Vec::new();
     };
     let schedule = Schedule::Sampling(sampling);
-    if allocated::target(question, &schedule).is_none() || question.steps > BANDED_STEPS {
-        return Vec::new();
-    }
     let name = |strategy: &str| format!("{strategy}{}", sampled(Some(SamplingSpec::BallsInBins)));
-    let blts = [1, 2].map(|buffers| {
+    let num_bins = match allocated::target(question, &schedule) {
+        Ok((_, num_bins)) => num_bins,
+        Err(error) => return vec![Err((name("blt"), error))],
+    };
+    if bins == Bins::Quick && num_bins > allocated::QUICK_BINS {
+        let expected =
+            format!("at most {}, or sampling balls-in-bins asked for: a minute", allocated::QUICK_BINS);
+        return vec![Err((name("blt"), Error::parameter("number of bins", num_bins, expected)))];
+    }
+    if question.steps > BANDED_STEPS {
+        return vec![too_large(&name("blt"), "n bins", question.steps, BANDED_STEPS)];
+    }
+    let found = |strategy, factorization| Found { strategy, factorization, schedule: schedule.clone() };
+    // With a second buffer noise falls by a percent at most, and one takes as long as the other.
+    let buffers = 1..=if bins == Bins::Asked { allocated::MOST_BUFFERS } else { 1 };
+    let mut attempts: Vec<Attempt> = Vec::new();
+    for buffers in buffers {
         let strategy = StrategySpec::Blt(buffers);
         let name = name(&strategy.to_string());
         observer.stage(Stage::Optimizing(&name));
-        let factorization = allocated::build(question, &strategy, &schedule, observer);
-        factorization
-            .map(|factorization| Found { strategy, factorization, schedule: schedule.clone() })
-            .map_err(|error| (name, error))
-    });
+        let built = allocated::build(question, &strategy, &schedule, observer);
+        attempts.push(built.map(|built| found(strategy, built)).map_err(|error| (name, error)));
+    }
     let inverse = allocated::best_inverse(question, &schedule, observer);
-    let inverse = inverse
-        .map(|(strategy, factorization)| Found { strategy, factorization, schedule: schedule.clone() })
-        .map_err(|error| (name("bisr"), error));
-    blts.into_iter().chain([inverse]).collect()
+    attempts
+        .push(inverse.map(|(strategy, built)| found(strategy, built)).map_err(|error| (name("bisr"), error)));
+    attempts
 }
 
 /// Leaves out what balls in bins do not amplify: with as much noise it may as well be sampled in cycles.

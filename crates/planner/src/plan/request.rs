@@ -3,8 +3,9 @@
 use crate::error::Result;
 use crate::optimize::{Objective, Observer};
 use crate::plan::candidate::Recommendation;
+use crate::plan::one_strategy;
 use crate::plan::options::OptionError;
-use crate::plan::{one_strategy, recommend};
+use crate::plan::recommend::{self, Bins};
 use crate::privacy::claim::PrivacyUnit;
 use crate::privacy::large_delta;
 use crate::privacy::participation::Participation;
@@ -126,10 +127,10 @@ impl Request {
         let question = self.question()?;
         let mut answer = match (&self.strategy, self.sampling) {
             (StrategyChoice::Auto, None | Some(SamplingSpec::None)) => {
-                recommend::all(&question, None, observer)?
+                recommend::all(&question, Bins::Quick, observer)?
             }
-            (StrategyChoice::Auto, bins @ Some(SamplingSpec::BallsInBins)) => {
-                recommend::all(&question, bins, observer)?
+            (StrategyChoice::Auto, Some(SamplingSpec::BallsInBins)) => {
+                recommend::all(&question, Bins::Asked, observer)?
             }
             (
                 StrategyChoice::Auto,

@@ -27,7 +27,7 @@ fn every_candidate_is_certified_within_the_budget() {
     let federated = Setting::Federated { min_sep: 20, max_participations: 4 };
     let given = Setting::Given(Participation::MinSep { min_sep: 30, max_participations: 3 });
     for setting in [central, federated, Setting::Streaming, given] {
-        let answer = all(&question(setting.clone(), 100, 2.0), None, &mut unobserved()).unwrap();
+        let answer = all(&question(setting.clone(), 100, 2.0), Bins::Quick, &mut unobserved()).unwrap();
         assert!(answer.candidates.len() >= 6, "{setting:?}: {:?}", answer.skipped);
         for candidate in &answer.candidates {
             let claim = verify(&candidate.plan).unwrap().claim;
@@ -46,17 +46,20 @@ fn every_candidate_is_certified_within_the_budget() {
 
 #[test]
 fn memory_is_respected_and_high_privacy_prefers_sampling() {
-    let central = Setting::Centralized { dataset_size: 8000, batch_size: 100 };
+    let central = Setting::Centralized { dataset_size: 2000, batch_size: 100 };
     let mut asked = question(central, 160, 0.3);
-    let strict = all(&asked, None, &mut unobserved()).unwrap();
+    let strict = all(&asked, Bins::Quick, &mut unobserved()).unwrap();
     let sampling = strict.recommended().sampling();
     assert!(
-        matches!(sampling, Some(SamplingSpec::Poisson | SamplingSpec::BlockPoisson(_))),
+        matches!(
+            sampling,
+            Some(SamplingSpec::Poisson | SamplingSpec::BlockPoisson(_) | SamplingSpec::BallsInBins)
+        ),
         "{}",
         strict.reason
     );
     asked.max_state_bytes = Some(0);
-    let frugal = all(&asked, None, &mut unobserved()).unwrap();
+    let frugal = all(&asked, Bins::Quick, &mut unobserved()).unwrap();
     assert_eq!(frugal.candidates[frugal.best].state_bytes, 0);
 }
 
@@ -67,9 +70,9 @@ fn every_row_has_one_epsilon_whatever_the_goal() {
     let expected = crate::privacy::account::epsilon_of_delta(1.25, delta).unwrap();
     let whole_run = Goal::NoiseMultiplier { noise_multiplier: 0.8, delta };
     for goal in [Goal::GdpMu { gdp_mu: 1.25, delta }, whole_run] {
-        let central = Setting::Centralized { dataset_size: 2000, batch_size: 50 };
+        let central = Setting::Centralized { dataset_size: 400, batch_size: 50 };
         let asked = Question { goal, ..question(central, 120, 1.0) };
-        let answer = all(&asked, None, &mut unobserved()).unwrap();
+        let answer = all(&asked, Bins::Quick, &mut unobserved()).unwrap();
         let names = answer.candidates.iter().map(Candidate::to_string).collect::<Vec<_>>();
         assert!(names.iter().any(|name| name.ends_with("block-cyclic Poisson")), "{names:?}");
         for candidate in &answer.candidates {
@@ -102,7 +105,7 @@ fn claims_of_different_privacy_have_no_ratio() {
 fn a_goal_without_an_epsilon_to_compare_at_is_refused() {
     let asked = |gdp_mu: f64| {
         let goal = Goal::GdpMu { gdp_mu, delta: 1e-6 };
-        all(&Question { goal, ..question(Setting::Streaming, 10, 1.0) }, None, &mut unobserved())
+        all(&Question { goal, ..question(Setting::Streaming, 10, 1.0) }, Bins::Quick, &mut unobserved())
     };
     let message = asked(1e-12).unwrap_err().to_string();
     assert!(
@@ -119,7 +122,7 @@ fn the_engine_holds_no_more_than_the_limit() {
     let mut asked = question(federated, 120, 2.0);
     for most in [0, 4, 30, 40, 59, 64, 120] {
         asked.max_state_bytes = Some(most);
-        let answer = all(&asked, None, &mut unobserved()).unwrap();
+        let answer = all(&asked, Bins::Quick, &mut unobserved()).unwrap();
         let best = &answer.candidates[answer.best];
         let shard = corrnoise_core::Shard::whole(1000).unwrap();
         let key = corrnoise_core::Key::from_bytes([1; 32], "limit");
@@ -134,7 +137,7 @@ fn candidates_are_what_their_names_build() {
     let federated = Setting::Federated { min_sep: 9, max_participations: 3 };
     let workload = Workload::momentum(0.9, 0.0).unwrap();
     let asked = Question { workload, ..question(federated, 27, 2.0) };
-    let answer = all(&asked, None, &mut unobserved()).unwrap();
+    let answer = all(&asked, Bins::Quick, &mut unobserved()).unwrap();
     for candidate in &answer.candidates {
         let problem = asked.problem(&candidate.schedule).unwrap();
         let built = candidate.strategy.build(&problem, &mut unobserved()).unwrap();
@@ -148,7 +151,7 @@ fn candidates_are_what_their_names_build() {
 fn a_bad_question_is_an_error() {
     let central = |dataset_size, batch_size| Setting::Centralized { dataset_size, batch_size };
     let message = |setting, n, epsilon| {
-        all(&question(setting, n, epsilon), None, &mut unobserved()).unwrap_err().to_string()
+        all(&question(setting, n, epsilon), Bins::Quick, &mut unobserved()).unwrap_err().to_string()
     };
     assert!(message(central(10, 11), 10, 1.0).contains("batch size is 11: expected 1 to 10"));
     assert!(message(central(0, 1), 10, 1.0).contains("dataset size is 0"));

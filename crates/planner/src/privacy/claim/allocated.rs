@@ -45,7 +45,7 @@ impl Basis {
             let mu = self.sensitivity.value * (1.0 + MU_ROUNDING) / relative;
             delta - self.allocated_tail(mu, epsilon, delta)
         };
-        let found = least_stddev(bins, epsilon, delta, plain / self.clip_norm, left)?;
+        let found = least_stddev(bins, budget, plain / self.clip_norm, left)?;
         Ok(match found {
             Some((relative, kernel)) => {
                 let proof = Allocated { num_bins: bins.num_bins() as u64, epsilon, kernel };

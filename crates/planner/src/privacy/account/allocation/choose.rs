@@ -7,17 +7,19 @@
 //! multiplied by. All of it is a heuristic: what comes out is compared entry by entry.
 
 use super::gram::{Bins, Bounds};
-use super::kernel::{Chain, Kernel, Turns};
-use super::tilt::{Tilt, tilt};
+use super::guess::{FEW, Guessed, ln_stddev};
+use super::kernel::{Chain, Kernel};
+use super::tilt::tilt;
 use crate::optimize::Iteration;
 use crate::optimize::lbfgs::{Settings, minimize};
+use crate::privacy::account::Budget;
 use std::ops::ControlFlow;
 
-/// A kernel, and the standard deviation that a saddle point expects it to need.
+/// A kernel, and the logarithm of the standard deviation that it is guessed to need.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     pub(super) kernel: Kernel,
-    pub(super) expected: f64,
+    pub(super) guessed: Guessed,
 }
 
 /// Bins beyond which every bin's own numbers are not fitted: quadratic work, a thousand times.
@@ -26,13 +28,38 @@ const FITTED: usize = 160;
 const WHOLE: usize = 128;
 const LARGE: usize = 200;
 const MOST_KEPT: usize = 2000;
+/// Bins that a line leaves out, and how many usually.
+const GAPS: [usize; 7] = [8, 15, 25, 40, 60, 90, 130];
+const USUAL_GAP: usize = 40;
+/// Fewer bins, which take less time, are preferred to more with less noise by this part.
+const NEAR: f64 = 0.001;
 
-/// The kernels worth trying, the most promising first.
-pub(super) fn choices(bins: &Bins, epsilon: f64, delta: f64) -> Vec<Choice> {
+/// A kernel that keeps as many bins as it may: what changes smoothly with a strategy, and takes little time.
+pub(super) fn usual(bins: &Bins, budget: Budget, about: Guessed) -> Option<Choice> {
     let b = bins.num_bins();
-    let mut out: Vec<Choice> =
-        if b <= LARGE { circles(bins, epsilon, delta) } else { lines(bins, epsilon, delta) };
-    out.sort_by(|a, b| a.expected.total_cmp(&b.expected));
+    let stddev = about.at.exp();
+    let kernel = match b <= LARGE {
+        true => circle(bins, kept(b).into_iter().max()?, budget.epsilon, stddev)?,
+        false => lines(bins, &[USUAL_GAP], budget.epsilon, stddev).pop()?,
+    };
+    judged(kernel, budget, FEW, about)
+}
+
+/// The kernels for a budget that were guessed to need least noise, the best one first; `about` is the logarithm of what the run's own
+/// covariance needs.
+pub(super) fn choices(bins: &Bins, budget: Budget, about: Guessed, numbers: usize) -> Vec<Choice> {
+    let (b, stddev) = (bins.num_bins(), about.at.exp());
+    let kernels: Vec<Kernel> = if b <= LARGE {
+        kept(b).into_iter().filter_map(|m| circle(bins, m, budget.epsilon, stddev)).collect()
+    } else {
+        lines(bins, &GAPS, budget.epsilon, stddev)
+    };
+    let judge = |kernel| judged(kernel, budget, numbers, about);
+    let mut out: Vec<Choice> = kernels.into_iter().filter_map(judge).collect();
+    out.sort_by(|a, b| a.guessed.at.total_cmp(&b.guessed.at));
+    let least = out.first().map_or(0.0, |first| first.guessed.at);
+    let near = out.partition_point(|choice| choice.guessed.at <= least + NEAR);
+    out[..near].sort_by_key(|choice| choice.kernel.num_bins());
     out
 }
 
@@ -49,27 +76,20 @@ fn kept(b: usize) -> Vec<usize> {
     out
 }
 
-/// A kernel of four numbers, for all bins where they are few enough or else for some thirty: what changes smoothly with a strategy, and
-/// takes little time.
-pub(super) fn simple(bins: &Bins, whole: bool, epsilon: f64, delta: f64) -> Option<Choice> {
-    let b = bins.num_bins();
-    let few = (16..=32).rev().find(|m| b.is_multiple_of(*m)).unwrap_or(b.min(25));
-    let m = if whole && b <= WHOLE { b } else { few };
-    let (_, kernel) = around(&bins.circle(m), epsilon, delta)?;
-    expected(&kernel, epsilon, delta).map(|expected| Choice { kernel, expected })
+/// A choice of a kernel that is to be judged.
+fn judged(kernel: Kernel, budget: Budget, numbers: usize, about: Guessed) -> Option<Choice> {
+    let guessed = ln_stddev(&kernel.turns(1.0), budget, numbers, about)?;
+    Some(Choice { kernel, guessed })
 }
 
-fn circles(bins: &Bins, epsilon: f64, delta: f64) -> Vec<Choice> {
-    let choose = |m: usize| {
-        let bounds = bins.circle(m);
-        let (weights, start) = around(&bounds, epsilon, delta)?;
-        let kernel = match m <= FITTED {
-            true => fitted(&start, &bounds, &weights).unwrap_or(start),
-            false => start,
-        };
-        expected(&kernel, epsilon, delta).map(|expected| Choice { kernel, expected })
-    };
-    kept(bins.num_bins()).into_iter().filter_map(choose).collect()
+/// A kernel around the circle, of so many bins.
+fn circle(bins: &Bins, kept: usize, epsilon: f64, stddev: f64) -> Option<Kernel> {
+    let bounds = bins.circle(kept);
+    let (weights, start) = around(&bounds, epsilon, stddev)?;
+    Some(match kept <= FITTED {
+        true => fitted(&start, &bounds, &weights).unwrap_or(start),
+        false => start,
+    })
 }
 
 /// How far apart the bins of a line are kept.
@@ -78,24 +98,21 @@ pub(super) fn apart(num_bins: usize) -> usize {
 }
 
 /// Lines with gaps of several lengths, which pay for the way around.
-fn lines(bins: &Bins, epsilon: f64, delta: f64) -> Vec<Choice> {
+fn lines(bins: &Bins, gaps: &[usize], epsilon: f64, stddev: f64) -> Vec<Kernel> {
     let b = bins.num_bins();
     let apart = apart(b);
     let all = bins.line(b / apart, apart);
     let mut out = Vec::new();
-    for gap in [8, 15, 25, 40, 60, 90, 130] {
-        let Some(m) = all.len().checked_sub(gap).filter(|m| *m >= 12) else { continue };
+    for gap in gaps {
+        let Some(m) = all.len().checked_sub(*gap).filter(|m| *m >= 12) else { continue };
         let bounds = &all[..m];
-        let weights = line_weights(bounds, epsilon, delta);
+        let weights = line_weights(bounds, epsilon, stddev);
         let decay = |h: usize, rho: f64| rho.powi(h as i32);
         let [common, variance, white, correlation] = four(bounds, &weights, decay);
         let chain = Chain::Line { num_bins: m, variance, correlation };
         let kernel = Kernel { common, white, chain };
         let bound = |i: usize, l: usize| bounds[i - l];
-        let Some(kernel) = raised(kernel, bound) else { continue };
-        if let Some(expected) = expected(&kernel, epsilon, delta) {
-            out.push(Choice { kernel, expected });
-        }
+        out.extend(raised(kernel, bound));
     }
     out
 }
@@ -117,52 +134,11 @@ fn raised(kernel: Kernel, bound: impl Fn(usize, usize) -> f64 + Copy) -> Option<
     None
 }
 
-/// The standard deviation at which the most likely output is as unlikely as it has to be.
-fn level(found: impl Fn(f64) -> Option<Tilt>, delta: f64, start: f64) -> Option<f64> {
-    // What the width of the set of such outputs takes, from kernels that were evaluated.
-    let wanted = (-delta.ln() - WIDTH).max(0.5);
-    let (mut low, mut high) = (start * 1e-3, start * 1e3);
-    for _ in 0..26 {
-        let middle = (low * high).sqrt();
-        let too_much = match found(middle) {
-            // Without a tilt there is no loss.
-            None => true,
-            Some(tilt) => tilt.cost.is_some_and(|cost| cost > wanted),
-        };
-        if too_much { high = middle } else { low = middle }
-    }
-    Some((low * high).sqrt()).filter(|level| *level < start * 900.0 && *level > start * 1.1e-3)
-}
-
-/// The logarithm of what lies around the most likely output.
-const WIDTH: f64 = 3.0;
-
-/// The saddle point's standard deviation of a kernel.
-fn expected(kernel: &Kernel, epsilon: f64, delta: f64) -> Option<f64> {
-    let found = |stddev: f64| {
-        let turns = kernel.turns(stddev);
-        let (times, diagonal) = (|q: &[f64]| times(&turns, q), diagonal(&turns));
-        tilt(times, &diagonal, epsilon)
-    };
-    level(found, delta, diagonal(&kernel.turns(1.0)).iter().fold(0.0_f64, |a, b| a.max(*b)).sqrt())
-}
-
-/// K'·q for all parts of a kernel.
-fn times(turns: &Turns, q: &[f64]) -> Vec<f64> {
-    let total: f64 = q.iter().sum();
-    let chain = turns.chain_times(q);
-    chain.iter().zip(q).map(|(c, q)| c + turns.common * total + turns.white * q).collect()
-}
-
-fn diagonal(turns: &Turns) -> Vec<f64> {
-    turns.own.iter().map(|own| own + turns.common + turns.white).collect()
-}
-
 /// How much entries count by distance around the circle, and a kernel of four numbers.
-fn around(bounds: &Bounds, epsilon: f64, delta: f64) -> Option<(Vec<f64>, Kernel)> {
+fn around(bounds: &Bounds, epsilon: f64, stddev: f64) -> Option<(Vec<f64>, Kernel)> {
     let m = bounds.num_bins();
     let by_distance = bounds.by_distance();
-    let shares = shares(&by_distance, true, m, epsilon, delta);
+    let shares = shares(&by_distance, true, m, epsilon, stddev);
     let mut weights = vec![0.0; m / 2 + 1];
     for (i, a) in shares.iter().enumerate() {
         for (l, b) in shares.iter().enumerate() {
@@ -183,24 +159,17 @@ fn around(bounds: &Bounds, epsilon: f64, delta: f64) -> Option<(Vec<f64>, Kernel
 }
 
 /// The bins' shares at the most likely output, for entries by distance.
-fn shares(by_distance: &[f64], circle: bool, m: usize, epsilon: f64, delta: f64) -> Vec<f64> {
-    let entry = |h: usize| by_distance[if circle { h.min(m - h) } else { h }];
-    let at = |stddev: f64| {
-        let scale = 1.0 / (stddev * stddev);
-        let times = |q: &[f64]| {
-            (0..m).map(|i| scale * (0..m).map(|l| entry(i.abs_diff(l)) * q[l]).sum::<f64>()).collect()
-        };
-        tilt(times, &vec![entry(0) * scale; m], epsilon)
-    };
-    let found = level(at, delta, entry(0).sqrt());
-    let tilt = found.and_then(at);
-    tilt.map_or_else(|| vec![1.0 / m as f64; m], |tilt| tilt.shares)
+fn shares(by_distance: &[f64], circle: bool, m: usize, epsilon: f64, stddev: f64) -> Vec<f64> {
+    let scale = 1.0 / (stddev * stddev);
+    let entry = |h: usize| scale * by_distance[if circle { h.min(m - h) } else { h }];
+    let times = |q: &[f64]| (0..m).map(|i| (0..m).map(|l| entry(i.abs_diff(l)) * q[l]).sum()).collect();
+    tilt(times, &vec![entry(0); m], epsilon).map_or_else(|| vec![1.0 / m as f64; m], |tilt| tilt.shares)
 }
 
-fn line_weights(bounds: &[f64], epsilon: f64, delta: f64) -> Vec<f64> {
+fn line_weights(bounds: &[f64], epsilon: f64, stddev: f64) -> Vec<f64> {
     // A window is enough: shares are those of a few bins next to each other.
     let m = bounds.len().min(200);
-    let shares = shares(&bounds[..m], false, m, epsilon, delta);
+    let shares = shares(&bounds[..m], false, m, epsilon, stddev);
     let mut weights = vec![0.0; bounds.len()];
     for (i, a) in shares.iter().enumerate() {
         shares.iter().enumerate().for_each(|(l, b)| weights[i.abs_diff(l)] += a * b);

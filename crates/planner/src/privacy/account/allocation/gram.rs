@@ -113,6 +113,20 @@ impl Bins {
         self.raise(rows)
     }
 
+    /// The entries of every `apart`-th bin, from the first on: a covariance, and no bound on the others'.
+    pub(super) fn sample(&self, apart: usize) -> Bounds {
+        let kept = self.num_bins / apart;
+        Bounds {
+            rows: match &self.entries {
+                Entries::Moved(first) => moved_rows(first, kept, apart),
+                Entries::Written(entries) => {
+                    let row = |i: usize| &entries[i * apart * self.num_bins..];
+                    (0..kept).map(|i| row(i).iter().step_by(apart).take(i + 1).copied().collect()).collect()
+                }
+            },
+        }
+    }
+
     /// Bounds by distance for bins `apart` from each other along a line, in all cyclic shifts of it: entry h is for bins h apart.
     pub(super) fn line(&self, kept: usize, apart: usize) -> Vec<f64> {
         (0..kept).map(|h| self.cyclic(h * apart) * self.raised).collect()

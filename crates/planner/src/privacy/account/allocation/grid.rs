@@ -21,8 +21,6 @@ pub(super) struct Fineness(pub(super) f64);
 impl Fineness {
     /// The fineness of grids for answers.
     pub(super) const FINE: Fineness = Fineness(1.0);
-    /// For searches: the error of a strategy is some percent larger.
-    pub(super) const COARSE: Fineness = Fineness(2.0);
 }
 
 /// What a programme is asked for.
@@ -75,15 +73,16 @@ impl Grid {
         }
         let sd = most.sqrt();
         let step = turns.variance[1..].iter().fold(f64::INFINITY, |least, v| least.min(*v)).sqrt();
-        let ln_negligible = (1e-5 * delta / m as f64).ln();
+        let ln_negligible = (1e-4 * delta / m as f64).ln();
         let far = quantile_above(ln_negligible) + sd;
         let peak = peak(turns, epsilon, direction) / sd;
         let (core, ends) = match direction {
-            Direction::Add => ([-1.2, peak + 2.5], [-2.6, far.max(peak + 5.0)]),
-            Direction::Remove => ([peak - 2.5, 1.2], [-far.max(5.0 - peak), 2.6]),
+            Direction::Add => ([-1.2, peak + 1.7], [-2.6, far.max(peak + 5.0)]),
+            Direction::Remove => ([peak - 1.7, 1.2], [-far.max(5.0 - peak), 2.6]),
         };
         // In every turn the chord adds a sixth of the square of a gap to the variance.
-        let unit = fineness * (0.12 * sd).min(0.2 * step);
+        // Where a step is far smaller than the deviation that adds up to little, and nodes are many.
+        let unit = fineness * (0.12 * sd).min((0.2 * step).max((0.06 * sd).min(0.4 * step)));
         let unit = unit.max((core[1] - core[0] + 0.4 * (ends[1] - ends[0])) * sd / MOST_NODES);
         let at = |position: f64, variance: f64| position * sd - 0.5 * variance;
         let (core, ends) = ([at(core[0], most), at(core[1], least)], [at(ends[0], most), at(ends[1], least)]);
@@ -100,7 +99,7 @@ impl Grid {
                 let drift = (-epsilon).exp();
                 let wide = quantile_above((1e-4 * delta).ln()) * turns.common.sqrt();
                 let top = drift * wide.exp().max(3.0);
-                (sums(drift, top, spread, 2.0 * fineness, block), drift)
+                (sums(drift, top, drift * spread, 1.3 * fineness, block), drift)
             }
         };
         let sums = sums?;
@@ -111,17 +110,11 @@ impl Grid {
 
 /// The chain's farthest move at the most likely output, without its sign's other side.
 fn peak(turns: &Turns, epsilon: f64, direction: Direction) -> f64 {
-    let diagonal: Vec<f64> = turns.own.iter().map(|own| own + turns.common + turns.white).collect();
-    let times = |q: &[f64]| {
-        let total: f64 = q.iter().sum();
-        let chain = turns.chain_times(q);
-        chain.iter().zip(q).map(|(c, q)| c + turns.common * total + turns.white * q).collect::<Vec<_>>()
-    };
     let target = match direction {
         Direction::Add => epsilon,
         Direction::Remove => -epsilon,
     };
-    let Some(found) = tilt(times, &diagonal, target) else { return 0.0 };
+    let Some(found) = tilt(|q| turns.times(q), &turns.diagonal(), target) else { return 0.0 };
     let moves = turns.chain_times(&found.shares).into_iter().map(|c| found.length * c);
     match direction {
         Direction::Add => moves.fold(0.0, f64::max),
@@ -190,7 +183,7 @@ fn sums(drift: f64, top: f64, spread: f64, fineness: f64, block: usize) -> Optio
         let wide = 0.01 * fineness * coarser;
         let close = (0.025 * fineness * coarser * spread).min(wide * drift);
         let gap = |r: f64| {
-            let growing = 0.03 * fineness * coarser * (r.abs() - 4.0 * spread).max(0.0);
+            let growing = 0.045 * fineness * coarser * (r.abs() - 4.0 * spread).max(0.0);
             (wide * (drift + r.max(0.0))).min(close.max(growing))
         };
         let mut below = vec![-gap(0.0)];

@@ -254,6 +254,18 @@ impl Turns {
         self.variance.len()
     }
 
+    /// The whole covariance times a vector.
+    pub(super) fn times(&self, q: &[f64]) -> Vec<f64> {
+        let total: f64 = q.iter().sum();
+        let chain = self.chain_times(q).into_iter();
+        chain.zip(q).map(|(c, q)| c + self.common * total + self.white * q).collect()
+    }
+
+    /// The whole covariance's diagonal.
+    pub(super) fn diagonal(&self) -> Vec<f64> {
+        self.own.iter().map(|own| own + self.common + self.white).collect()
+    }
+
     /// `(chain covariance)·q` in linear time and without a matrix, common and white parts left out: the transpose of the recursion
     /// that makes the chain from independent normals, and then the recursion.
     pub(super) fn chain_times(&self, q: &[f64]) -> Vec<f64> {

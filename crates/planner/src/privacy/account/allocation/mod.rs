@@ -10,6 +10,7 @@ mod choose;
 mod entries;
 pub(crate) mod gram;
 mod grid;
+mod guess;
 mod hats;
 mod kernel;
 mod programme;
@@ -21,7 +22,7 @@ mod turn;
 
 pub(crate) use gram::Bins;
 pub use kernel::{Chain, Kernel};
-pub(crate) use search::{about_stddev, least_epsilon, least_stddev};
+pub(crate) use search::{Judged, about_stddev, least_epsilon, least_stddev};
 
 use crate::error::{Error, Result};
 

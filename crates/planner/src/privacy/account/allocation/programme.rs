@@ -104,10 +104,12 @@ impl Programme {
             return Ok((vec![(1.0, 1.0)], 0.0));
         }
         let sd = variance.sqrt();
+        // Where the factor varies much, its tail alone may lose ε.
+        let close_up_to = if sd > 0.7 { 8.5 } else { 3.7 };
         let positions: Vec<f64> = (0..)
             .map(|k| -3.6 + 0.4 * f64::from(k))
-            .take_while(|z| *z < 3.7)
-            .chain([4.2, 4.9, 5.8, 7.0, 8.5])
+            .take_while(|z| *z < close_up_to)
+            .chain([4.2, 4.9, 5.8, 7.0, 8.5].into_iter().filter(|z| *z > close_up_to))
             .collect();
         // ln L has mean −variance/2.
         let nodes: Vec<f64> = positions.iter().map(|z| z * sd).collect();

@@ -122,7 +122,7 @@ fn never_below_quadrature() {
 fn recorded_values() {
     let small = circle(2, 0.5, 0.6, 0.1, 0.2);
     for (direction, exact) in [(Direction::Add, 0.069_971_7), (Direction::Remove, 0.069_704_7)] {
-        for fineness in [Fineness::FINE, Fineness::COARSE] {
+        for fineness in [Fineness::FINE, Fineness(2.0)] {
             let found = bound(&small, 1.0, direction, fineness);
             assert!(found >= exact && found < (1.0 + 0.04 * fineness.0 * fineness.0) * exact);
         }
@@ -208,7 +208,9 @@ fn never_below_the_run() {
         let bins = Bins::moved(&coefs, b, 0.0);
         let plain = (columns[0].iter().map(|c| c * c).sum::<f64>()).sqrt()
             / gdp_mu_of_budget(Budget { epsilon, delta: 0.02 }).unwrap();
-        let Some((stddev, kernel)) = least_stddev(&bins, epsilon, 0.02, plain, |_| 0.02).unwrap() else {
+        let Some((stddev, kernel)) =
+            least_stddev(&bins, Budget { epsilon, delta: 0.02 }, plain, |_| 0.02).unwrap()
+        else {
             panic!("no amplification in case {case}")
         };
         super::check(&kernel, &bins).unwrap();
@@ -251,7 +253,8 @@ fn never_below_the_run() {
 fn kernels_that_do_not_dominate_are_refused() {
     let coefs: Vec<f64> = (0..40).map(|t| 0.9_f64.powi(t)).collect();
     let bins = Bins::moved(&coefs, 10, 0.0);
-    let (_, kernel) = least_stddev(&bins, 1.0, 1e-5, 1e9, |_| 1e-5).unwrap().unwrap();
+    let (_, kernel) =
+        least_stddev(&bins, Budget { epsilon: 1.0, delta: 1e-5 }, 1e9, |_| 1e-5).unwrap().unwrap();
     super::check(&kernel, &bins).unwrap();
     let message = super::check(&kernel.times(1.0 - 1e-3), &bins).unwrap_err().to_string();
     assert!(message.contains("expected one that is nowhere below them"), "{message}");
@@ -270,7 +273,9 @@ fn extremes_end() {
     // Small δ and small or large ε take longest.
     for (epsilon, delta) in budgets.filter(|budget| cases(0) > 0 || *budget == (1.0, 1e-3)) {
         let plain = 4.0 / gdp_mu_of_budget(Budget { epsilon, delta }).unwrap();
-        if let Some((stddev, kernel)) = least_stddev(&bins, epsilon, delta, plain, |_| delta).unwrap() {
+        if let Some((stddev, kernel)) =
+            least_stddev(&bins, Budget { epsilon, delta }, plain, |_| delta).unwrap()
+        {
             let found = super::delta(&kernel, stddev, epsilon, delta).unwrap().unwrap();
             assert!(found <= delta && stddev < plain, "{epsilon} {delta:e}");
         }

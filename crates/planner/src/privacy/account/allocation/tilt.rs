@@ -1,7 +1,7 @@
 //! How a run most likely comes to lose ε: the bins' log-likelihoods there, and how much each bin has to do with it.
 //!
 //! Among all outputs with `W = e^{±ε}` the most likely one moves the log-likelihoods by `λ·Kq`, where q are the bins' shares in W and λ is
-//! as large as it must be. It is a guide for grids and kernels, and a smooth stand-in for the loss; no bound rests on it.
+//! as large as it must be. It is a guide for grids, kernels and guesses; no bound rests on it.
 
 /// A most likely output.
 #[derive(Clone, Debug)]
@@ -10,9 +10,6 @@ pub(crate) struct Tilt {
     pub(super) length: f64,
     /// The bins' shares in W.
     pub(super) shares: Vec<f64>,
-    /// Minus the logarithm of δ, up to a factor that changes little: `λ²·qᵀKq/2` is that of the output's density, ε that of its
-    /// likelihood ratio, and around a circle it may happen in many places. None where the output is no rare one with the unit.
-    pub(super) cost: Option<f64>,
 }
 
 /// The most likely output with `ln W = target`, for a covariance given by its product with a vector and its diagonal. `None` where no tilt
@@ -39,11 +36,7 @@ pub(crate) fn tilt(times: impl Fn(&[f64]) -> Vec<f64>, diagonal: &[f64], target:
             break;
         }
     }
-    let square: f64 = times(&shares).iter().zip(&shares).map(|(k, q)| k * q).sum();
-    let places = (m as f64 * shares.iter().map(|q| q * q).sum::<f64>()).max(1.0);
-    let cost = 0.5 * length * length * square - target - places.ln();
-    let cost = (length > 1.0 && cost.is_finite()).then_some(cost);
-    length.is_finite().then_some(Tilt { length, shares, cost })
+    length.is_finite().then_some(Tilt { length, shares })
 }
 
 /// `ln W` at a multiple of the direction.
@@ -59,25 +52,39 @@ fn softmax(product: &[f64], diagonal: &[f64], length: f64) -> Vec<f64> {
     product.iter().zip(diagonal).map(|(k, d)| (length * k - 0.5 * d - total).exp()).collect()
 }
 
-/// The least λ of the target's sign with which `ln W` reaches the target.
+/// The least λ of the target's sign with which `ln W` reaches the target: by Newton's method, which a convex function's values approach from one side.
 fn reach(product: &[f64], diagonal: &[f64], target: f64, sign: f64) -> Option<f64> {
-    let beyond = |length: f64| sign * (ln_mean(product, diagonal, sign * length) - target) >= 0.0;
-    if beyond(0.0) {
+    let excess = |length: f64| sign * (ln_mean(product, diagonal, sign * length) - target);
+    if excess(0.0) >= 0.0 {
         return Some(0.0);
     }
     let mut high = 1.0;
-    while !beyond(high) {
+    while excess(high) < 0.0 {
         high *= 2.0;
         if high > 1e12 {
             return None;
         }
     }
-    let mut low = 0.0;
-    while high - low > 1e-7 * high {
-        let middle = 0.5 * (low + high);
-        if beyond(middle) { high = middle } else { low = middle }
+    let (mut low, mut at) = (0.0, if sign > 0.0 { high } else { 0.0 });
+    for _ in 0..60 {
+        let value = excess(at);
+        if value >= 0.0 {
+            high = at
+        } else {
+            low = at
+        }
+        let slope: f64 =
+            softmax(product, diagonal, sign * at).iter().zip(product).map(|(share, k)| share * k).sum();
+        let next = at - value / slope;
+        // Inside the bracket, whatever rounding says of the slope.
+        let next = if next >= low && next <= high { next } else { 0.5 * (low + high) };
+        let moved = (next - at).abs();
+        at = next;
+        if moved <= 1e-9 * high {
+            break;
+        }
     }
-    Some(sign * high)
+    Some(sign * at)
 }
 
 #[cfg(test)]
@@ -88,8 +95,7 @@ mod tests {
     fn a_single_bin_is_a_normal_quantile() {
         // ln W = λ·K − K/2 = ε.
         let found = tilt(|q| vec![0.5 * q[0]], &[0.5], 1.0).unwrap();
-        let cost = found.cost.unwrap();
-        assert!((found.length - 2.5).abs() < 1e-6 && (cost - 0.25 * 6.25 + 1.0).abs() < 1e-5, "{found:?}");
+        assert!((found.length - 2.5).abs() < 1e-6, "{found:?}");
         let found = tilt(|q| vec![0.5 * q[0]], &[0.5], -1.0).unwrap();
         assert!((found.length + 1.5).abs() < 1e-6, "{found:?}");
         assert!(tilt(|_| vec![0.0], &[0.0], 1.0).is_none());

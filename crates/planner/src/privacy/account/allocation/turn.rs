@@ -15,7 +15,7 @@ use corrnoise_numerics::{BLOCK, LANES, Lane, blend_blocks, density_times_polynom
 use std::collections::BTreeSet;
 
 /// Where a row ends on the side where nothing is charged: the mass beyond moves by little.
-const QUIET: f64 = 5.5;
+const QUIET: f64 = 4.7;
 /// By how much the weights of a row may be less than 1 in sum before the programme refuses to go on: less than every weight is raised by.
 const MISSING: f64 = 0.5 * WEIGHT_ROUNDING;
 /// By how much they may be more, which is safe.
