@@ -130,7 +130,7 @@ def test_a_large_delta_is_warned_of():
 
 
 def test_one_epsilon_for_all():
-    answer = corrnoise.recommend(24, dataset_size=400, batch_size=10, mu=0.5)
+    answer = corrnoise.recommend(24, dataset_size=80, batch_size=10, mu=0.5)
     found = [candidate.plan.epsilon for candidate in answer.candidates]
     assert min(found) > 0.999 * max(found)
 

@@ -254,8 +254,17 @@ fn fitted(start: &Kernel, bounds: &Bounds, weights: &[f64]) -> Option<Kernel> {
         let mut function = |x: &[f64], gradient: &mut [f64]| objective.evaluate(x, gradient);
         x = minimize(&mut function, x, settings, quiet).x;
     }
-    raised(unpack(&x, m), |i, l| bounds.at(i, l))
+    let mut kernel = unpack(&x, m);
+    if let Chain::Circle { variance, .. } = &mut kernel.chain {
+        // Steps that are far smaller than others, to bins that hardly anyone falls into, would need nodes close together.
+        let usual = variance[1..].iter().sum::<f64>() / (m - 1) as f64;
+        variance[1..].iter_mut().for_each(|v| *v = v.max(SMALL_STEP * usual));
+    }
+    raised(kernel, |i, l| bounds.at(i, l))
 }
+
+/// The least variance of a step, as a part of the usual one.
+const SMALL_STEP: f64 = 0.1;
 
 fn unpack(x: &[f64], m: usize) -> Kernel {
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());

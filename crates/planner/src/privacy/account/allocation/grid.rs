@@ -72,7 +72,9 @@ impl Grid {
             return None;
         }
         let sd = most.sqrt();
-        let step = turns.variance[1..].iter().fold(f64::INFINITY, |least, v| least.min(*v)).sqrt();
+        let steps = &turns.variance[1..];
+        let step = (steps.iter().sum::<f64>() / steps.len() as f64).sqrt();
+        let least_step = steps.iter().fold(f64::INFINITY, |least, v| least.min(*v)).sqrt();
         let ln_negligible = (1e-4 * delta / m as f64).ln();
         let far = quantile_above(ln_negligible) + sd;
         let peak = peak(turns, epsilon, direction) / sd;
@@ -83,6 +85,8 @@ impl Grid {
         // In every turn the chord adds a sixth of the square of a gap to the variance.
         // Where a step is far smaller than the deviation that adds up to little, and nodes are many.
         let unit = fineness * (0.12 * sd).min((0.2 * step).max((0.06 * sd).min(0.4 * step)));
+        // Gaps of three units are at most 2.4 deviations of any step.
+        let unit = unit.min(0.8 * least_step);
         let unit = unit.max((core[1] - core[0] + 0.4 * (ends[1] - ends[0])) * sd / MOST_NODES);
         let at = |position: f64, variance: f64| position * sd - 0.5 * variance;
         let (core, ends) = ([at(core[0], most), at(core[1], least)], [at(ends[0], most), at(ends[1], least)]);
