@@ -167,7 +167,7 @@ fn allocation_and_truncation_are_compared_alone() {
     let central = Setting::Centralized { dataset_size: 4000, batch_size: 100 };
     let asked = question(central, 120, 2.0);
     let least = |answer: &Recommendation| answer.independent().unwrap().error;
-    let usual = all(&asked, None, &mut unobserved()).unwrap();
+    let usual = all(&asked, Bins::Quick, &mut unobserved()).unwrap();
     let poisson = least(&usual);
     for (scheme, rows) in [
         (SamplingSpec::RandomAllocation, 4),

@@ -6,6 +6,7 @@ use super::kernel::{Chain, Kernel};
 use super::programme::Programme;
 use super::search::{delta, least_epsilon, least_stddev};
 use crate::privacy::account::{Budget, Redrawn, delta_of_epsilon, gdp_mu_of_budget};
+use crate::{Blt, Factorization, Strategy, Workload};
 
 const BOTH: [Direction; 2] = [Direction::Add, Direction::Remove];
 
@@ -283,4 +284,54 @@ fn extremes_end() {
     let kernel = circle(8, 1.0, 0.5, 1.0, 1.0);
     assert!(delta(&kernel, 1e-3, 1.0, 1e-6).unwrap().is_none(), "so little noise is out of reach");
     assert!(delta(&kernel, 1e6, 1.0, 1e-6).unwrap().is_none_or(|delta| delta < 1e-10));
+}
+
+/// A strategy of `allocation_real.txt`.
+pub(super) fn strategy(name: &str) -> Strategy {
+    match name.split_once(':').unwrap() {
+        ("bisr", rows) => {
+            let mut weights = vec![1.0];
+            for i in 1..rows.parse::<usize>().unwrap() {
+                weights.push(weights[i - 1] * (i as f64 - 1.5) / i as f64);
+            }
+            Strategy::BandedInverse(weights)
+        }
+        ("blt", "1") => Strategy::Blt(Blt::new(&[0.1509], &[0.9668]).unwrap()),
+        _ => Strategy::Blt(Blt::new(&[0.2265, 0.0987], &[0.5583, 0.9765]).unwrap()),
+    }
+}
+
+/// Proven errors at real sizes, against Monte Carlo: a bound that became loose would be noticed.
+#[test]
+fn proofs_are_close_to_the_oracle() {
+    let table = include_str!("../../../../tests/data/allocation_real.txt");
+    let mut compared = 0;
+    for line in table.lines().filter(|line| !line.starts_with('#')) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if cases(0) == 0 && words[0] != "bisr:32" {
+            continue;
+        }
+        let number = |i: usize| words[i].parse::<f64>().unwrap();
+        let run = Factorization::new(strategy(words[0]), number(1) as usize).unwrap();
+        let bins = Bins::of(&run, number(2) as u64).unwrap();
+        let budget = Budget { epsilon: number(3), delta: number(4) };
+        let (stddev, kernel) = least_stddev(&bins, budget, 1e9, |_| budget.delta).unwrap().unwrap();
+        let error = stddev * run.errors(&Workload::Prefix).unwrap().max;
+        let (ratio, known) = (error / number(7), 3.0 * number(8) / number(7));
+        println!(
+            "{} {}: {error:.3}, {ratio:.4} of Monte Carlo, {} bins",
+            words[0],
+            words[2],
+            kernel.num_bins()
+        );
+        // A kernel has one length of correlation: two, as this BLT has, it follows less closely.
+        let most = match words[0] {
+            "blt:1" => 1.025,
+            "blt:2" => 1.05,
+            _ => 1.035,
+        };
+        assert!(ratio > 1.0 - known && ratio < most, "{line}: {ratio}");
+        compared += 1;
+    }
+    assert!(compared == 9 || cases(0) == 0 && compared == 1);
 }
