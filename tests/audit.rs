@@ -7,8 +7,8 @@
 use corrnoise::planner::account::{Budget, Subsampled, delta_of_epsilon, epsilon_of_delta};
 use corrnoise::planner::optimize::{Objective, Problem, blt, unobserved};
 use corrnoise::planner::{
-    Adjacency, Factorization, Goal, Method, Participation, PrivacyUnit, Schedule, Strategy, Terms, Workload,
-    calibrate, verify,
+    Adjacency, Blt, Factorization, Goal, Method, Participation, PrivacyUnit, Schedule, Strategy, Terms,
+    Workload, calibrate, verify,
 };
 use corrnoise::{Key, Mechanism, Plan, Sampler, Sampling, Shard};
 
@@ -204,4 +204,63 @@ fn a_redrawn_run_leaks_what_it_claims() {
     let bold = 0.85 * claim.epsilon;
     let (_, low, _) = audited_epsilon(&with, &without, bold, delta);
     assert!(low > bold, "{low} {bold}");
+}
+
+/// Balls in bins, with the batches of the plan's own sampler: every coordinate is a unit of its dataset, and takes part when its bin does.
+#[test]
+fn a_run_by_balls_in_bins_leaks_what_it_claims() {
+    const NUM_BINS: usize = 4;
+    let delta = 1e-2;
+    let blt = Strategy::Blt(Blt::new(&[0.3], &[0.8]).unwrap());
+    let inverse = Strategy::BandedInverse(vec![1.0, -0.5, -0.125]);
+    for (strategy, key) in [(blt, 41), (inverse, 42)] {
+        let strategy = Factorization::new(strategy, 12).unwrap();
+        let sampling = Sampling::BallsInBins { dataset_size: RUNS as u64, num_bins: NUM_BINS as u64 };
+        let goal = Goal::Budget(Budget { epsilon: 1.0, delta });
+        let terms = terms(Schedule::Sampling(sampling));
+        let plan = calibrate(&strategy, &terms, &Workload::Prefix, &goal).unwrap();
+        let claim = verify(&plan).unwrap().claim;
+        assert_eq!((claim.method, claim.epsilon), (Method::Allocated, 1.0));
+        let sampler = Sampler::new(&plan, &Key::from_bytes([key; 32], "bins")).unwrap();
+        let mut bins = vec![usize::MAX; RUNS];
+        for bin in 0..NUM_BINS {
+            sampler.batch(bin as u64).unwrap().indices().iter().for_each(|unit| bins[*unit as usize] = bin);
+        }
+        assert!(bins.iter().all(|bin| *bin < NUM_BINS));
+        let log_ratios = |key: u8, takes_part: bool| {
+            let released = release(&plan, key, |step, run| takes_part && step % NUM_BINS == bins[run]);
+            let mut sums = vec![0.0; RUNS];
+            for bin in 0..NUM_BINS {
+                let pattern: Vec<f64> = (0..12).map(|t| f64::from(u8::from(t % NUM_BINS == bin))).collect();
+                let (direction, norm) = gram_times(&strategy, &pattern);
+                let mean = CLIP_NORM * norm / plan.stddev();
+                for (sum, value) in sums.iter_mut().zip(project(&released, &direction, plan.stddev())) {
+                    let exponent = value * CLIP_NORM / plan.stddev() - 0.5 * mean * mean;
+                    *sum += exponent.exp() / NUM_BINS as f64;
+                }
+            }
+            sums.iter_mut().for_each(|sum| *sum = sum.ln());
+            sums
+        };
+        let (with, without) = (log_ratios(key, true), log_ratios(key + 10, false));
+        // A unit that leaves is told by small ratios.
+        let turned = |ratios: &[f64]| -> Vec<f64> { ratios.iter().map(|ratio| -ratio).collect() };
+        let (added, removed) = ((&with, &without), (&turned(&without), &turned(&with)));
+        let mut largest = 0.0_f64;
+        for (name, (hits, alarms)) in [("added", added), ("removed", removed)] {
+            let (epsilon, low, high) = audited_epsilon(hits, alarms, claim.epsilon, delta);
+            println!(
+                "{}, {name}: claim {:.4}, audited {epsilon:.4} ({low:.4} to {high:.4})",
+                strategy.describe(),
+                claim.epsilon
+            );
+            assert!(low <= claim.epsilon, "the claim is refuted: {low} > {}", claim.epsilon);
+            largest = largest.max(epsilon);
+        }
+        assert!(largest >= 0.9 * claim.epsilon, "the claim is loose: {largest} of {}", claim.epsilon);
+        // This check can fail: a smaller claim would be refuted.
+        let bold = 0.85 * claim.epsilon;
+        let (_, low, _) = audited_epsilon(&with, &without, bold, delta);
+        assert!(low > bold, "{low} {bold}");
+    }
 }

@@ -34,9 +34,9 @@ const BANDED_STEPS: usize = 200_000;
 /// How much is tried under balls in bins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bins {
-    /// What takes seconds.
+    /// Strategies whose proofs take seconds.
     Quick,
-    /// All, because it was asked for.
+    /// All of them, because it was asked for.
     Asked,
 }
 

@@ -170,6 +170,37 @@ mod tests {
         }
     }
 
+    /// One bin, as many bins as steps, one epoch and less, bins that divide neither the steps nor each other: a claim that holds, with
+    /// no more noise than without amplification.
+    #[test]
+    fn every_number_of_bins_has_a_claim() {
+        let goal = Goal::Budget(Budget { epsilon: 1.0, delta: 1e-3 });
+        for num_bins in [1, 7, 13, 20, 26] {
+            let one = || Strategy::one_parameter(0.5).unwrap();
+            let bins = Sampling::BallsInBins { dataset_size: 600, num_bins };
+            let found = plan(one(), &terms(bins, Adjacency::ZeroOut), goal);
+            let cyclic = Sampling::Cyclic { dataset_size: 600, num_batches: num_bins };
+            let plain = plan(one(), &terms(cyclic, Adjacency::ZeroOut), goal);
+            let claim = verify(&found).unwrap().claim;
+            assert!(claim.epsilon <= 1.0 && claim.epsilon > 0.999, "{num_bins}: {claim:?}");
+            match num_bins {
+                1 => assert_eq!((claim.method, found.stddev()), (Method::Gaussian, plain.stddev())),
+                _ => assert!(claim.method == Method::Allocated && found.stddev() < 0.95 * plain.stddev()),
+            }
+        }
+    }
+
+    /// From almost no privacy to almost nothing else: every claim is verified, and amplified where that is worth something.
+    #[test]
+    fn extreme_budgets_have_claims() {
+        for (epsilon, delta) in [(0.02, 1e-2), (0.02, 1e-15), (40.0, 1e-2), (40.0, 1e-12)] {
+            let goal = Goal::Budget(Budget { epsilon, delta });
+            let found = plan(Strategy::one_parameter(0.5).unwrap(), &terms(BINS, Adjacency::ZeroOut), goal);
+            let claim = verify(&found).unwrap().claim;
+            assert!(claim.epsilon <= epsilon && claim.epsilon > 0.999 * epsilon, "{claim:?}");
+        }
+    }
+
     #[test]
     fn resealed_proofs_that_show_less_are_refused() {
         let goal = Goal::Budget(Budget { epsilon: 1.0, delta: 1e-3 });

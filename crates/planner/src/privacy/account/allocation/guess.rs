@@ -26,7 +26,7 @@ const NEAR: f64 = 0.1;
 pub(super) trait Covariance {
     /// K's product with a vector.
     fn times(&self, q: &[f64]) -> Vec<f64>;
-    /// K's diagonal.
+    /// The variance of every bin's log-likelihood.
     fn diagonal(&self) -> Vec<f64>;
     /// A draw of `N(0, K)`.
     fn draw(&self, random: &mut Random) -> Vec<f64>;
