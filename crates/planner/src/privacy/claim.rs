@@ -272,8 +272,8 @@ impl Basis {
         };
         let allocated = self.allocated(stddev, gdp_mu, delta, plain, proof)?;
         let redrawn = match self.epochs {
-            Some(epochs) => self.redrawn(epochs, stddev, delta)?,
-            None => None,
+            Some(epochs) if !matches!(proof, Proof::Neither) => self.redrawn(epochs, stddev, delta)?,
+            _ => None,
         };
         // No scheme has two of them.
         let by_scheme = [

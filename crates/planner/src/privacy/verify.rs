@@ -67,7 +67,12 @@ impl Memory {
 fn recomputed(plan: &Plan) -> Result<Certificate> {
     let stated = Certificate::of(plan)?;
     // A proof by balls in bins is checked as it is stated, and none is searched for.
-    let proof = stated.claim.allocated.as_ref().map_or(Proof::Without, Proof::Known);
+    let proof = match (&stated.claim.allocated, stated.claim.redrawn) {
+        (Some(allocated), _) => Proof::Known(allocated),
+        (None, Some(_)) => Proof::Without,
+        // What was claimed before allocation was amplified is no less true.
+        (None, None) => Proof::Neither,
+    };
     let (terms, delta) = (stated.terms(plan), stated.claim.delta);
     let mut computed = certificate_with(plan, &terms, &stated.workload, delta, proof)?;
     // Which library wrote a plan does not make its claim true or false, and neither does the name of what a form runs.

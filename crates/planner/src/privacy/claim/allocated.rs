@@ -32,6 +32,8 @@ pub(crate) enum Proof<'a> {
     Known(&'a Allocated),
     /// No proof by balls in bins is made.
     Without,
+    /// Nor one by random allocation.
+    Neither,
 }
 
 impl Basis {
@@ -75,7 +77,7 @@ impl Basis {
         let plain = plain.map_or(f64::INFINITY, |(epsilon, _)| epsilon);
         let smaller = |epsilon: f64| epsilon < (1.0 - 1e-6) * plain;
         let (known, bins) = match (proof, &self.bins) {
-            (Proof::Without, _) | (Proof::Search, None) => return Ok(None),
+            (Proof::Without | Proof::Neither, _) | (Proof::Search, None) => return Ok(None),
             (Proof::Known(known), None) => return Err(unproven(known, "no proof by balls in bins")),
             (Proof::Known(known), Some(bins)) => (known.clone(), bins),
             (Proof::Search, Some(bins)) => {

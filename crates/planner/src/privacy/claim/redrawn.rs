@@ -103,6 +103,8 @@ impl Basis {
 #[cfg(test)]
 mod tests {
     use crate::privacy::account::{Budget, Redrawn};
+    use crate::privacy::certificate::certificate_with;
+    use crate::privacy::claim::Proof;
     use crate::{
         Adjacency, Factorization, Goal, Method, PrivacyUnit, Schedule, Strategy, Terms, Workload, calibrate,
         verify,
@@ -255,5 +257,10 @@ mod tests {
         assert!(edited(&|claim| claim["epsilon"] = json!(0.99)).unwrap_err().contains("claim.epsilon 0.99"));
         assert!(edited(&|claim| claim["method"] = json!("gaussian")).is_err());
         assert!(edited(&|claim| claim["redrawn"] = json!(null)).is_err());
+        // The claim without amplification, which plans had before there was another one, is true as well.
+        let terms = terms(10, Adjacency::ZeroOut);
+        let before = certificate_with(&found, &terms, &Workload::Prefix, 1e-6, Proof::Neither).unwrap();
+        let claim = verify(&before.attach(found).unwrap()).unwrap().claim;
+        assert!(claim.method == Method::Gaussian && claim.epsilon > 1.5, "{claim:?}");
     }
 }
