@@ -3,6 +3,7 @@
 import gc
 import inspect
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -138,37 +139,92 @@ def test_the_guide_runs(tmp_path, monkeypatch, capsys):
     assert optimizer.noise.next_step == optimizer.noise.mechanism.plan.num_steps == 6
 
 
-def test_digits(tmp_path, monkeypatch):
-    """The model, plan and learning rate of examples/digits.py, with a module, Opacus's gradients and torch.optim: the README's table."""
+def regression(digits, rate):
+    """The model of examples/digits.py, its optimiser, and loader options by which a batch is one look-up: examples are indices."""
+    model = torch.nn.Linear(65, 10, bias=False)
+    torch.nn.init.zeros_(model.weight)
+    return model, torch.optim.SGD(model.parameters(), lr=rate, momentum=digits.MOMENTUM)
+
+
+def error_of(digits, model, optimizer, loader, epochs, split):
+    """Trains and returns the test error, in percent, of the average over the second half."""
+    total = torch.zeros(10, 65)
+    for epoch in range(epochs):
+        for inputs, targets in loader:
+            loss_of(model, inputs, targets).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            if epoch >= epochs // 2:
+                total += model._module.weight.detach()
+    return 100 * float(((split[2] @ total.T).argmax(dim=1) != split[3]).float().mean())
+
+
+def mean_and_error(values):
+    return np.mean(values), np.std(values, ddof=1) / len(values) ** 0.5
+
+
+@pytest.fixture
+def digits(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "examples")
-    digits = __import__("digits")
-    features, labels, test_features, test_labels = map(torch.from_numpy, digits.split())
+    return __import__("digits")
+
+
+def test_digits(tmp_path, digits):
+    """The model, plan and learning rate of examples/digits.py, with a module, Opacus's gradients and torch.optim: the README's table."""
+    split = features, labels, _, _ = tuple(map(torch.from_numpy, digits.split()))
     strategy, rates = digits.STRATEGIES["BLT"]
     own, wrong = digits.make_plan(strategy, 2, len(labels)), []
     path = key_file(tmp_path)
     for seed in range(6):
-        model = torch.nn.Linear(65, 10, bias=False)
-        torch.nn.init.zeros_(model.weight)
-        optimizer = torch.optim.SGD(model.parameters(), lr=rates[2], momentum=digits.MOMENTUM)
-        # Examples are indices, so that a batch is one look-up.
+        model, optimizer = regression(digits, rates[2])
         loader = DataLoader(range(len(labels)), batch_size=digits.BATCH_SIZE, collate_fn=lambda i: (features[i], labels[i]))
         model, optimizer, loader = make_private(
             model, optimizer, loader, key_file=path, run_id=f"digits {seed}", plan=own, engine={"threads": 1}
         )
-        total = torch.zeros(10, 65)
-        for epoch in range(digits.EPOCHS):
-            for inputs, targets in loader:
-                loss_of(model, inputs, targets).backward()
-                optimizer.step()
-                optimizer.zero_grad()
-                if epoch >= digits.EPOCHS // 2:
-                    total += model._module.weight.detach()
+        wrong.append(error_of(digits, model, optimizer, loader, digits.EPOCHS, split))
         assert optimizer.privacy_spent() == (own.epsilon, own.delta, 1024)
-        wrong.append(100 * float(((test_features @ total.T).argmax(dim=1) != test_labels).float().mean()))
-    mean, error = np.mean(wrong), np.std(wrong, ddof=1) / len(wrong) ** 0.5
+    mean, error = mean_and_error(wrong)
     (row,) = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| BLT | 4.5")]
     published, published_error = map(float, row.split("|")[3].strip(" %").split(" ± "))
     assert abs(mean - published) <= 3 * (error**2 + published_error**2) ** 0.5, f"{mean} ± {error}: {wrong}"
+
+
+def test_independent_noise_is_that_of_opacus(tmp_path, digits, capsys):
+    """At one (ε, δ) under Poisson sampling, Opacus's tightest accountant asks for the same noise, and its training ends as well as ours."""
+    split = features, labels, _, _ = tuple(map(torch.from_numpy, digits.split()))
+    size, epochs, clip_norm = len(labels), 16, digits.CLIP_NORM
+    budget = {"epsilon": 2, "delta": digits.DELTA, "epochs": epochs}
+    own = corrnoise.plan(
+        **budget, dataset_size=size, batch_size=digits.BATCH_SIZE, clip_norm=clip_norm, strategy="identity", sampling="poisson"
+    )
+    path, ours, theirs = key_file(tmp_path), [], []
+    for seed in range(4):
+        model, optimizer = regression(digits, 1.6)
+        loader = DataLoader(range(size), batch_size=digits.BATCH_SIZE, collate_fn=lambda i: (features[i], labels[i]))
+        model, optimizer, loader = make_private(
+            model, optimizer, loader, key_file=path, run_id=f"Opacus {seed}", plan=own, engine={"threads": 1}
+        )
+        ours.append(error_of(digits, model, optimizer, loader, epochs, split))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for seed in range(4):
+            torch.manual_seed(seed)
+            engine = opacus.PrivacyEngine(accountant="prv")
+            model, optimizer = regression(digits, 1.6)
+            loader = DataLoader(TensorDataset(features, labels), batch_size=digits.BATCH_SIZE)
+            multiplier = theirs[0][1] if theirs else opacus.accountants.utils.get_noise_multiplier(
+                target_epsilon=2, target_delta=digits.DELTA, sample_rate=1 / len(loader), epochs=epochs, accountant="prv"
+            )
+            model, optimizer, loader = engine.make_private(
+                module=model, optimizer=optimizer, data_loader=loader, noise_multiplier=multiplier, max_grad_norm=clip_norm
+            )
+            theirs.append((error_of(digits, model, optimizer, loader, epochs, split), multiplier))
+    own_multiplier = own.certificate["claim"]["amplified"]["noise_multiplier"]
+    (mean, error), (stock, stock_error) = mean_and_error(ours), mean_and_error([value for value, _ in theirs])
+    with capsys.disabled():
+        print(f"\nnoise multiplier {own_multiplier:.4f}, Opacus {multiplier:.4f}; error {mean:.1f} ± {error:.1f}, Opacus {stock:.1f} ± {stock_error:.1f}")
+    assert abs(own_multiplier / multiplier - 1) < 0.01
+    assert abs(mean - stock) <= 3 * (error**2 + stock_error**2) ** 0.5
 
 
 def test_virtual_steps_and_the_memory_manager(tmp_path):
