@@ -132,6 +132,8 @@ def test_the_guide_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     scope = {}
     for block in guide_blocks("private.md"):
+        if "torchrun" in block:
+            continue  # test_private_ranks.py
         exec(compile(block, "docs/private.md", "exec"), scope)
     spent = capsys.readouterr().out.splitlines()
     assert len(spent) == 4 and spent[-1].startswith("PrivacySpent(epsilon=1.9") and spent[-1].endswith("steps=60)")

@@ -47,7 +47,7 @@ def test_constructors_show_their_options_and_refuse_others():
     ranks = {"threads": 0, "prepare_threads": 0, "rows_ahead": None, "prepare_stream": False, "max_state_bytes": None}
     run = {"group": None, "folder": None, "resume": "new"}
     for kind, own, options in [
-        (CorrelatedNoise, {"attribute": "grad"}, {"compact": False, **ranks}),
+        (CorrelatedNoise, {"attribute": "grad", "replica": False}, {"compact": False, **ranks}),
         (ReplicatedNoise, run, ranks),
         (ShardedNoise, {"replica": False, **run}, ranks),
     ]:

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from .._native import Batch, Key, Layout, Plan
 from ..errors import Error, InvalidArgument
 from ..options import RankOptions, takes
+from .agreement import raise_on_all
 from .parameters import Parameters, Place, gradients_of, mark_changed, named_parameters
 from .pieces import Piece, held_pieces, local, pieces_of
 from .ranks import Ranks
@@ -106,7 +107,7 @@ class ReplicatedNoise(Ranks):
         received = [torch.empty_like(own) for _ in parts]
         dist.all_gather(received, own, group=self._group)
         if torch.stack([values[most] for values in received]).any():
-            self._raise_on_all(failure)
+            raise_on_all(failure, self._group)
         for rank, values in enumerate(received):
             if rank != self._rank:
                 sizes = [view.numel() for view in parts[rank]]

@@ -17,14 +17,16 @@ __all__ = ["LogicalBatches", "PrivateLoader"]
 class LogicalBatches(torch.utils.data.BatchSampler):
     """The batches of one epoch, from the step that the noise is at; an empty one is a filler, whose gradient is not counted.
 
-    `batch_size` is the expected one, rounded up, which Opacus's memory manager reads.
+    With `num_ranks` processes, each with its `rank`, a step's batch is dealt out among them, and a rank that gets nothing has a filler.
+    `batch_size` is the expected one of a rank, rounded up, which Opacus's memory manager reads.
     """
 
-    def __init__(self, sampler: Sampler, noise: Steps, dataset_size: int) -> None:
+    def __init__(self, sampler: Sampler, noise: Steps, dataset_size: int, rank: int = 0, num_ranks: int = 1) -> None:
         # The base class would sample by itself: what it offers is its name, by which others know that batches come from here.
         self.plan_sampler, self._noise = sampler, noise
         expected = sampler.expected_batch_size
-        self.batch_size, self.drop_last = math.ceil(expected), False
+        self.batch_size, self.drop_last = math.ceil(expected / num_ranks), False
+        self._rank, self._num_ranks = rank, num_ranks
         # The expected size was divided before: what is left of a rounding is no step.
         self.steps_per_epoch = math.ceil(dataset_size / expected * (1 - 1e-9))
         # What is called when a pass begins, whatever became of the one before. The optimiser, which holds the noise and this, is not held
@@ -47,6 +49,10 @@ class LogicalBatches(torch.utils.data.BatchSampler):
         drawn = self._drawn.get(step)
         return self.plan_sampler.batch(step) if drawn is None else drawn
 
+    def share(self, batch: Batch) -> int:
+        """How many examples of a batch are this rank's."""
+        return len(range(self._rank, len(batch), self._num_ranks))
+
     def __iter__(self) -> Iterator[list[int]]:
         begin = self.on_begin()
         if begin is not None:
@@ -59,7 +65,7 @@ class LogicalBatches(torch.utils.data.BatchSampler):
             self._drawn[step] = batch = self.plan_sampler.batch(step)
             if not self.taken_ahead:
                 self.given = batch
-            yield batch.tolist() or [0]
+            yield batch.tolist()[self._rank :: self._num_ranks] or [0]
 
     def __len__(self) -> int:
         return self.steps_per_epoch

@@ -29,7 +29,8 @@ class CorrelatedNoise:
     Every parameter must have a gradient of one type (such as float32 or bfloat16), contiguous, on one device; otherwise an
     exception says which does not, and no gradient is changed. On a CUDA device the noise is enqueued on the stream that was
     current when this was made, and must be current at every step. `attribute` names where gradients are: "grad", or Opacus's
-    "summed_grad". The parameters' order is fixed here; gradients may be new tensors at every step.
+    "summed_grad". The parameters' order is fixed here; gradients may be new tensors at every step. `replica` says that other processes
+    add the same noise to the same gradients, each all of it.
 
     `threads`, `compact` and `prepare_threads` are options of the CPU. On CUDA, `rows_ahead` is the number of rows made at a time (None:
     the engine's rule; 1: none ahead, which `compact` means too), `prepare_stream` lets `prepare` work, and `max_state_bytes` limits what
@@ -38,14 +39,21 @@ class CorrelatedNoise:
 
     @takes(EngineOptions)
     def __init__(
-        self, parameters: Parameters, plan: Plan, key: Key, *, attribute: str = "grad", **options: Unpack[EngineOptions]
+        self,
+        parameters: Parameters,
+        plan: Plan,
+        key: Key,
+        *,
+        attribute: str = "grad",
+        replica: bool = False,
+        **options: Unpack[EngineOptions],
     ) -> None:
         self._named = named_parameters(parameters)
         self._attribute = attribute
         self._layout = Layout({name: p.numel() for name, p in self._named.items()})
         self._place = Place(next(iter(self._named.values())).device, **options)
         # A program that goes on makes this first and then loads a state: until then, no step that was made before.
-        self._mechanism = Mechanism(plan, key, self._layout, awaits_state=True, **self._place.options)
+        self._mechanism = Mechanism(plan, key, self._layout, replica=replica, awaits_state=True, **self._place.options)
 
     def gradients(self) -> list[torch.Tensor]:
         """The gradients in the order of the parameters; an exception names the parameter that has none."""

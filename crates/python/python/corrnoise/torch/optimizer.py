@@ -7,9 +7,12 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, NoReturn
 
 import torch
+import torch.distributed
 from opacus.optimizers import DPOptimizer
 
-from ..errors import CheckpointError, InvalidArgument, PastEnd, RepeatedNoise
+from .._native import Batch
+from ..errors import BatchRefused, CheckpointError, Error, InvalidArgument, PastEnd, RepeatedNoise
+from .agreement import on_all, raise_on_all, shared_nonce
 from .logical import LogicalBatches
 from .noise import CorrelatedNoise
 
@@ -48,6 +51,7 @@ class PrivateOptimizer(DPOptimizer):
         loss_reduction: Literal["mean", "sum"],
         resume: Literal["new", "exact"],
         prepare: bool,
+        many: bool = False,
     ) -> None:
         claim = noise.mechanism.plan.certificate
         assert claim is not None
@@ -56,6 +60,8 @@ class PrivateOptimizer(DPOptimizer):
         self._most = claim["clip_norm"]
         self._resume, self._prepare = resume, prepare
         self._count = 0
+        # Whether the sums are those of several processes, and whether they agreed on a step since the start or the last load.
+        self._many, self._agreed = many, False
         super().__init__(
             optimizer,
             noise_multiplier=claim["claim"]["noise_multiplier"],
@@ -121,34 +127,71 @@ class PrivateOptimizer(DPOptimizer):
         return self._get_flat_grad_sample(parameter).float()
 
     def _is_filler(self) -> bool:
-        """Whether the step's batch is empty, so that the loader yielded one example that does not count."""
+        """Whether the step's batch, or this rank's part of it, is empty, so that the loader yielded one example that does not count."""
         step = self._noise.next_step
-        return step < self._batches.plan_sampler.num_steps and len(self._batches.batch(step)) == 0
+        return step < self._batches.plan_sampler.num_steps and self._batches.share(self._batches.batch(step)) == 0
 
     def add_noise(self) -> None:
         """Adds the noise of the plan's next step to the sum, if it is that of the plan's batch."""
+        try:
+            batch = self._counted()
+        except Error as error:
+            if self._many:
+                self._reduce(error)
+            raise
+        if self._many:
+            self._reduce(None)
+        try:
+            if self._many and not self._agreed:
+                # The ledger may refuse the first step, on some ranks alone.
+                on_all(lambda: self._noise.add_noise(batch), None)
+            else:
+                self._noise.add_noise(batch)
+        except BaseException:
+            self._forget()
+            raise
+        self._agreed = True
+        self._count = 0
+
+    def _counted(self) -> Batch:
+        """The batch of this step, if as many gradients were summed as it has examples here, and the loop was given it and no other."""
         step, plan = self._noise.next_step, self._noise.mechanism.plan
         if step >= plan.num_steps:
             self._forget()
             raise PastEnd(
                 f"all {step} steps of the plan were made: expected the end of training, or a plan of more steps under another key"
             )
-        batch = self._batches.batch(step)
-        expected = len(batch) or 1
-        if self._count != expected:
-            filler = " (the filler of an empty batch)" if len(batch) == 0 else ""
+        batch, given = self._batches.batch(step), self._batches.given
+        share = self._batches.share(batch)
+        if self._count != (share or 1):
+            filler = " (the filler of an empty batch)" if share == 0 else ""
             self._refuse(
-                f"the gradients are of {self._count} examples, the batch of step {step} has {expected}{filler}: expected one step for each batch "
+                f"the gradients are of {self._count} examples, the batch of step {step} has {share or 1}{filler}: expected one step for each batch "
                 "of the loader that make_private returned; for smaller physical batches, opacus.utils.batch_memory_manager.BatchMemoryManager"
                 "(data_loader=loader, max_physical_batch_size=..., optimizer=optimizer)"
             )
-        given = self._batches.given
-        try:
-            self._noise.add_noise(batch if given is None else given)
-        except BaseException:
+        if given is not None and given.step != step:
             self._forget()
-            raise
-        self._count = 0
+            raise BatchRefused(f"the batch was drawn for step {given.step}, the mechanism's next step is {step}: expected each batch once, in order")
+        return batch
+
+    def _reduce(self, failure: Exception | None) -> None:
+        """Sums over all ranks, with one more value that tells whether one of them failed; then all raise an exception."""
+        sizes = [parameter.numel() for parameter in self._named.values()]
+        first = next(iter(self._named.values()))
+        flat = torch.zeros(sum(sizes) + 1, dtype=torch.float32, device=first.device)
+        *parts, failed = flat.split([*sizes, 1])
+        if failure is None:
+            for parameter, part in zip(self._named.values(), parts):
+                part.copy_(parameter.summed_grad.view(-1))
+        else:
+            failed.fill_(1)
+        torch.distributed.all_reduce(flat)
+        if failed.item():
+            self._forget()
+            raise_on_all(failure, None)
+        for parameter, part in zip(self._named.values(), parts):
+            parameter.summed_grad = part.view_as(parameter)
 
     def scale_grad(self) -> None:
         """Divides the noisy sum by the expected size of a batch, whatever the size of this one."""
@@ -159,8 +202,13 @@ class PrivateOptimizer(DPOptimizer):
 
     def pre_step(self, closure: Callable[[], float] | None = None) -> bool:
         """Makes the gradients of a step; false after a physical batch that is not the last of its logical one."""
-        self._check()
-        self.clip_and_accumulate()
+        try:
+            self._check()
+            self.clip_and_accumulate()
+        except Error as error:
+            if self._many:
+                self._reduce(error)
+            raise
         if self._check_skip_next_step():
             self._is_last_step_skipped = True
             return False
@@ -225,7 +273,10 @@ class PrivateOptimizer(DPOptimizer):
             return {"state": torch.empty(0, dtype=torch.uint8)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Resumes from a state dict of the same plan, key and parameters. One that equals the present state changes nothing."""
+        """Resumes from a state dict of the same plan, key and parameters. One that equals the present state changes nothing.
+
+        Of several processes all call it, with the state dict of any of them.
+        """
         saved, own = state_dict.get(ENTRY), self._entry()
         if saved is None:
             raise CheckpointError(
@@ -235,6 +286,12 @@ class PrivateOptimizer(DPOptimizer):
         if not torch.equal(saved["state"].cpu(), own["state"]):
             if not len(saved["state"]):
                 raise CheckpointError("state_dict was taken before a used key had its state: expected one that was taken after a step")
-            self._noise.load_state_dict(saved, resume=self._resume)
+            if self._many:
+                # One new incarnation on all ranks.
+                nonce = shared_nonce(None) if self._resume == "new" else None
+                on_all(lambda: self._noise.load_state_dict(saved, resume=self._resume, nonce=nonce), None)
+            else:
+                self._noise.load_state_dict(saved, resume=self._resume)
+            self._agreed = False
             self._forget()
         self.original_optimizer.load_state_dict({name: part for name, part in state_dict.items() if name != ENTRY})

@@ -1,4 +1,4 @@
-"""`make_private`: a module, an optimiser and a loader of one process, made private in one line."""
+"""`make_private`: a module, an optimiser and a loader, made private in one line."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..errors import InvalidArgument
 from ..options import EngineOptions
 from ..planning import PlanOptions
 from ..planning import plan as make_plan
+from .agreement import gathered, on_all
 from .logical import LogicalBatches, PrivateLoader
 from .noise import CorrelatedNoise
 from .parameters import named_parameters
@@ -52,7 +53,7 @@ def make_private(
         model, optimizer, loader = make_private(model, optimizer, loader, key_file="noise.key", epochs=10, epsilon=2, delta=1e-6)
 
     Needs Opacus, which makes the per-sample gradients. `plan` is a plan or its file. Without it, one is made for the budget, the loader's
-    dataset and batch size and the optimiser's momentum, and written beside the key, where the next start finds it; further `options` are those
+    dataset and batch size (of all processes together) and the optimiser's momentum, and written beside the key, where the next start finds it; further `options` are those
     of `corrnoise.plan`. A key file that does not exist is made.
 
     One pass over the returned loader is an epoch, or the rest of one that was left. `optimizer.state_dict()` holds the noise's state,
@@ -62,6 +63,9 @@ def make_private(
     of the batch's examples; the noisy sum is divided by the expected batch size in either case. `prepare` makes the next step's noise in the
     background, which pays where cores are idle during the forward and backward pass. `engine` holds keywords of `CorrelatedNoise`, such as
     `{"threads": 1}`; none of them changes the noise.
+
+    In a process group of several ranks every rank calls this with its copy of the module, without a wrapper: a step's batch is dealt out
+    among them, sums are reduced, and every rank adds the same noise. Any rank's state dict is that of all.
     """
     try:
         from opacus import GradSampleModule
@@ -72,28 +76,43 @@ def make_private(
     unknown = [name for name in options if name not in SIGNATURE.parameters]
     if unknown:
         raise TypeError(f"make_private() got an unexpected keyword argument {unknown[0]!r}")
-    check_process(module)
     check_module(module)
     check_optimizer(optimizer)
     check_loader(loader)
     named = trained(module, optimizer)
     size = len(loader.dataset)  # type: ignore[arg-type]
     budget = {"epsilon": epsilon, "delta": delta, "epochs": epochs}
-    if plan is None:
-        given = {**budget, **options}
-        plan = made_or_found(Path(f"{os.fspath(key_file)}.plan.json"), optimizer, loader, size, max_grad_norm, given)
+    found: list[Plan] = []
+
+    def find() -> None:
+        if plan is None:
+            given = {**budget, **options}
+            path = Path(f"{os.fspath(key_file)}.plan.json")
+            found.append(made_or_found(path, optimizer, loader, size, max_grad_norm, given))
+        else:
+            found.append(plan if isinstance(plan, Plan) else Plan.load(plan))
+        if not Path(key_file).exists():
+            Key.create_file(key_file)
+
+    unused = [name for name, value in {**budget, **options}.items() if value is not None]
+    if plan is not None and unused:
+        raise InvalidArgument(f"{', '.join(unused)} beside plan: expected a plan, or what one is to be made from")
+    rank, ranks = rank_and_world()
+    many = ranks > 1
+    if many:
+        # The first rank writes key and plan, and the others read them.
+        on_all(lambda: find() if rank == 0 else None, None)
+        on_all(lambda: find() if rank != 0 else None, None)
     else:
-        unused = [name for name, value in {**budget, **options}.items() if value is not None]
-        if unused:
-            raise InvalidArgument(f"{', '.join(unused)} beside plan: expected a plan, or what one is to be made from")
-        plan = plan if isinstance(plan, Plan) else Plan.load(plan)
+        find()
+    plan = found[0]
     clip_norm = check_plan(plan, size)
-    if not Path(key_file).exists():
-        Key.create_file(key_file)
     key = Key.from_file(key_file, run_id)
     sampler = Sampler(plan, key)
-    noise = CorrelatedNoise(named.items(), plan, key, attribute="summed_grad", **(engine or {}))
-    batches = LogicalBatches(sampler, noise, size)
+    noise = CorrelatedNoise(named.items(), plan, key, attribute="summed_grad", replica=many, **(engine or {}))
+    if many:
+        agree(noise, module)
+    batches = LogicalBatches(sampler, noise, size, rank, ranks)
     private = PrivateOptimizer(
         optimizer,
         named=named,
@@ -103,6 +122,7 @@ def make_private(
         loss_reduction=loss_reduction,
         resume=resume,
         prepare=prepare,
+        many=many,
     )
     # What the steps will check, before hooks are attached.
     private._check()
@@ -111,13 +131,23 @@ def make_private(
     return module, private, PrivateLoader(loader.dataset, batches, **kept)
 
 
-def check_process(module: torch.nn.Module) -> None:
-    """Refuses a run on several processes, whose gradients this does not sum."""
-    if isinstance(module, torch.nn.parallel.DistributedDataParallel):
-        raise InvalidArgument("the module is a DistributedDataParallel: expected a run of one process, or corrnoise.torch.distributed")
-    if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
-        ranks = torch.distributed.get_world_size()
-        raise InvalidArgument(f"this is one of {ranks} processes: expected a run of one, or corrnoise.torch.distributed")
+def rank_and_world() -> tuple[int, int]:
+    """This process's rank, and the number of processes, which is 1 where no group was made."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return 0, 1
+    return torch.distributed.get_rank(), torch.distributed.get_world_size()
+
+
+def agree(noise: CorrelatedNoise, module: torch.nn.Module) -> None:
+    """Refuses ranks of different runs, and gives all ranks the first one's parameters and buffers, as DistributedDataParallel does."""
+    mechanism = noise.mechanism
+    own = (mechanism.commitment, mechanism.segments)
+    for rank, other in enumerate(gathered(own, None)):
+        if own != other:
+            raise InvalidArgument(f"this rank and rank {rank} disagree about key, plan or parameters: expected equal ones")
+    with torch.no_grad():
+        for tensor in [*module.parameters(), *module.buffers()]:
+            torch.distributed.broadcast(tensor, 0)
 
 
 def check_module(module: torch.nn.Module) -> None:
@@ -125,6 +155,16 @@ def check_module(module: torch.nn.Module) -> None:
     from opacus import GradSampleModule
     from opacus.validators import ModuleValidator
 
+    if isinstance(module, torch.nn.parallel.DistributedDataParallel):
+        raise InvalidArgument(
+            "the module is a DistributedDataParallel, which averages gradients before they are clipped: expected the one that it wraps, "
+            "model.module; make_private sums over all processes by itself"
+        )
+    for name, parameter in module.named_parameters():
+        if hasattr(parameter, "placements"):
+            raise InvalidArgument(
+                f"parameter {name!r} is cut into pieces (FSDP): expected whole ones, or corrnoise.torch.distributed.ShardedNoise"
+            )
     for name, part in module.named_modules():
         if hasattr(part, "_orig_mod") or getattr(part, "_compiled_call_impl", None) is not None:
             which = f"submodule {name!r}" if name else "module"

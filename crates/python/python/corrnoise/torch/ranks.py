@@ -11,13 +11,10 @@ import torch
 import torch.distributed as dist
 
 from .._native import Batch, Key, Layout, Mechanism, Plan, Sampler
-from .. import errors
 from ..errors import CheckpointError, Error, InvalidArgument
+from .agreement import gathered, on_all, shared_nonce
 from .noise import check_fingerprints
 from .parameters import Place
-
-# What a rank tells the others of its failure: the class and the text of an exception.
-Failure = tuple[str, str]
 
 
 class Ranks:
@@ -54,7 +51,7 @@ class Ranks:
         # The states of all ranks, on the first one, and the step that they were gathered at.
         self._gathered: tuple[int, list[torch.Tensor]] | None = None
         self._begun = False
-        nonce = self._shared_nonce() if folder is not None and resume == "new" else None
+        nonce = shared_nonce(self._group) if folder is not None and resume == "new" else None
 
         def make() -> None:
             if folder is None:
@@ -79,33 +76,10 @@ class Ranks:
         return files
 
     def _gather(self, value: object) -> list[Any]:
-        values: list[Any] = [None] * self._world
-        dist.all_gather_object(values, value, group=self._group)
-        return values
-
-    def _shared_nonce(self) -> bytes:
-        """16 bytes drawn by the first rank, which start one new incarnation on all ranks."""
-        return self._gather(os.urandom(16) if self._rank == 0 else None)[0]
+        return gathered(value, self._group)
 
     def _on_all(self, work: Callable[[], None]) -> None:
-        """Does work that may fail on some ranks alone; then it fails on every rank, and none waits for another."""
-        failure = None
-        try:
-            work()
-        except (Error, OSError, TypeError) as error:
-            failure = error
-        self._raise_on_all(failure)
-
-    def _raise_on_all(self, failure: Exception | None) -> None:
-        """Raises this rank's failure, or else the first one of another rank. To be called by all ranks."""
-        told: Failure | None = failure and (type(failure).__name__, str(failure))
-        failures: list[Failure | None] = self._gather(told)
-        if failure is not None:
-            raise failure
-        for rank, other in enumerate(failures):
-            if other is not None:
-                name, text = other
-                raise getattr(errors, name, Error)(f"rank {rank}: {text}")
+        on_all(work, self._group)
 
     def _agree(self) -> None:
         own = (self._mechanism.commitment, self._layout.fingerprint, self._mechanism.next_step)
@@ -165,7 +139,7 @@ class Ranks:
 
         `resume` means what it means for `CorrelatedNoise`.
         """
-        nonce = self._shared_nonce() if resume == "new" else None
+        nonce = shared_nonce(self._group) if resume == "new" else None
 
         def load() -> None:
             check_fingerprints(state_dict, self._mechanism, self._layout)
