@@ -168,6 +168,9 @@ fn of_plan(path: &Path, output: &mut Output<'_>) -> Result<Outcome> {
     ] {
         table.row([name.to_owned(), short(value)]);
     }
+    if let Some(confident) = &claim.confident {
+        table.row(["ε, confident".to_owned(), short(confident.epsilon)]);
+    }
     let (strategy, claimed) =
         (&certificate.strategy, plan::claim_text(&claim, loss_change(&plan, SHOWN_PARAMETERS), output));
     output.text(format!("{strategy}: the claim holds\n\n{}\n{claimed}", table.render(output)))?;

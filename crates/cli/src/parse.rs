@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 pub use corrnoise::Device;
 pub use corrnoise::planner::names::{
-    adjacency, adjacency_name, number, objective, objective_name, participation, participation_name,
+    adjacency, adjacency_name, claims, number, objective, objective_name, participation, participation_name,
     sampling, strategy, strategy_choice, workload, workload_name,
 };
 pub use corrnoise::planner::{SamplingSpec, StrategyChoice, StrategySpec};

@@ -25,6 +25,7 @@ fn plan(num_steps: u64, form: Form, schedule: &Schedule, workload: &Workload) ->
         amplified: None,
         allocated: None,
         redrawn: None,
+        confident: None,
         assumptions: Vec::new(),
     };
     let participation = match schedule {

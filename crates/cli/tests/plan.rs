@@ -25,7 +25,7 @@ const PLAN_KEYS: [&str; 10] = [
     "warnings",
     "out",
 ];
-const CANDIDATE_KEYS: [&str; 16] = [
+const CANDIDATE_KEYS: [&str; 17] = [
     "strategy",
     "sampling",
     "recommended",
@@ -34,6 +34,7 @@ const CANDIDATE_KEYS: [&str; 16] = [
     "error",
     "state_bytes_per_param",
     "engine_bytes_per_param",
+    "confident_epsilon",
     "rows_per_step",
     "bytes_per_step",
     "epsilon",

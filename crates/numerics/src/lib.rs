@@ -10,6 +10,7 @@ mod kernel;
 mod matrix;
 mod mixture;
 mod product;
+mod random;
 mod reflect;
 mod rotations;
 mod secular;
@@ -27,4 +28,5 @@ pub use mixture::{
     sparse_times_numbers,
 };
 pub use product::{gram, product, product_into};
+pub use random::{exponentials, normals};
 pub use singular::singular_values;

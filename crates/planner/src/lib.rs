@@ -28,12 +28,12 @@ pub use factorization::{
 };
 pub use plan::{
     Candidate, Goal, OptionError, OptionName, Recommendation, Request, SettingName, Skipped, calibrate,
-    calibrate_bands,
+    calibrate_bands, calibrate_confident,
 };
 pub use privacy::{
-    Adjacency, Allocated, Amplified, Certificate, Chain, Claim, Exactness, Kernel, Method, Participation,
-    PrivacyUnit, Reallocated, SamplingSpec, Schedule, Sensitivity, Terms, Utility, account, block_poisson,
-    certificate, large_delta, max_feasible_participations, spent, verified, verify,
+    Adjacency, Allocated, Amplified, Certificate, Chain, Claim, Claims, Confident, Exactness, Kernel, Method,
+    Participation, PrivacyUnit, Reallocated, SamplingSpec, Schedule, Sensitivity, Terms, Utility, Wager,
+    account, block_poisson, certificate, large_delta, max_feasible_participations, spent, verified, verify,
 };
 pub use strategy::names::{StrategyChoice, StrategySpec};
 pub use strategy::{Blt, Estimator, Strategy, Tree};

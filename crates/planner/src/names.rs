@@ -4,7 +4,7 @@
 use crate::error::{Error, Result};
 use crate::optimize::Objective;
 use crate::plan::request::SettingName;
-use crate::privacy::claim::PrivacyUnit;
+use crate::privacy::claim::{Claims, PrivacyUnit};
 use crate::privacy::participation::Participation;
 use crate::privacy::sensitivity::Adjacency;
 use crate::utility::workload::Workload;
@@ -52,6 +52,15 @@ pub fn adjacency(text: &str) -> Result<Adjacency> {
         "zero-out" => Ok(Adjacency::ZeroOut),
         "replace-one" => Ok(Adjacency::ReplaceOne),
         _ => Err(unknown("adjacency", "zero-out or replace-one")),
+    }
+}
+
+/// Reads `proven` or `confident`.
+pub fn claims(text: &str) -> Result<Claims> {
+    match text {
+        "proven" => Ok(Claims::Proven),
+        "confident" => Ok(Claims::Confident),
+        _ => Err(unknown("claims", "proven or confident")),
     }
 }
 

@@ -18,6 +18,8 @@ pub(crate) struct Candidate {
     sampling: Option<String>,
     /// A description of who takes part when, in a few words.
     schedule: String,
+    /// The word for what the noise was calibrated to: "proven" or "confident".
+    claims: &'static str,
     /// The plan, ready to run.
     plan: Py<Plan>,
     /// The standard deviation of the noise in the released value that the objective names, per coordinate of the summed gradient.
@@ -36,6 +38,7 @@ impl Candidate {
             strategy: candidate.strategy.to_string(),
             sampling: candidate.sampling().map(|sampling| sampling.to_string()),
             schedule: candidate.schedule.to_string(),
+            claims: if candidate.certificate.claim.confident.is_some() { "confident" } else { "proven" },
             plan: Py::new(py, Plan(candidate.plan))?,
             error: candidate.error,
             state_bytes: candidate.state_bytes,
@@ -101,14 +104,15 @@ fn count(keyword: &str, value: Option<i128>) -> PyResult<Option<u64>> {
 ///
 /// strategy is "auto" or one by name: "identity", "blt:4", "banded-opt:16", "bisr:8", …; sampling, for one strategy, is the
 /// name of a scheme, "cyclic" by default; `corrnoise plan --help` and docs/cli.md list all. workload is "prefix", "momentum:BETA",
-/// "momentum:BETA,DECAY" or "nesterov:BETA"; objective "max" or "rms"; adjacency "zero-out" or "replace-one"; unit
+/// "momentum:BETA,DECAY" or "nesterov:BETA"; claims "proven" or "confident" (for balls in bins and spaced Poisson samples also what
+/// samples show, with a failure probability that delta pays for); objective "max" or "rms"; adjacency "zero-out" or "replace-one"; unit
 /// "example" or "user". The interpreter's lock is released meanwhile.
 #[pyfunction]
 #[pyo3(signature = (
     steps = None, *, epochs = None, epsilon = None, delta = None, mu = None, noise_multiplier = None, dataset_size = None,
     batch_size = None, min_sep = None, max_participations = None, participation = None, setting = None, strategy = "auto",
     sampling = None, workload = "prefix", objective = "max", adjacency = "zero-out", unit = "example", clip_norm = 1.0,
-    max_state_bytes = None, rounds = 12
+    max_state_bytes = None, claims = "proven", rounds = 12
 ))]
 #[allow(clippy::too_many_arguments)] // keywords, in Python
 pub(crate) fn recommend(
@@ -133,6 +137,7 @@ pub(crate) fn recommend(
     unit: &str,
     clip_norm: f64,
     max_state_bytes: Option<i128>,
+    claims: &str,
     rounds: u32,
 ) -> PyResult<Recommendation> {
     let optional = |value: Option<i128>| value.map(|value| whole("max_state_bytes", value, 0)).transpose();
@@ -159,6 +164,7 @@ pub(crate) fn recommend(
         max_state_bytes: optional(max_state_bytes)?,
         strategy: named("strategy", strategy, names::strategy_choice)?,
         sampling: sampling.map(|text| named("sampling", text, names::sampling)).transpose()?,
+        claims: named("claims", claims, names::claims)?,
         rounds: Rounds::try_from(rounds).map_err(raise)?,
     };
     let answer = py.detach(|| request.recommend(&mut unobserved())).map_err(raise_planner)?;

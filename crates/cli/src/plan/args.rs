@@ -4,7 +4,7 @@ use crate::parse::{self, SamplingSpec, StrategyChoice};
 use clap::{ArgGroup, Args};
 use corrnoise::Rounds;
 use corrnoise::planner::{
-    Adjacency, Participation, PrivacyUnit, Request, SettingName, Workload, optimize::Objective,
+    Adjacency, Claims, Participation, PrivacyUnit, Request, SettingName, Workload, optimize::Objective,
 };
 use std::path::PathBuf;
 
@@ -90,6 +90,10 @@ pub(crate) struct PlanArgs {
     pub strategy: StrategyChoice,
     #[arg(long, value_name = "SAMPLING", help = parse::sampling_help(), value_parser = parse::sampling)]
     pub sampling: Option<SamplingSpec>,
+    /// What a claim may rest on: proven, or confident (for balls-in-bins and spaced-poisson:B also samples, which mislead with a probability of at most 1e-9 that δ pays
+    /// for; zero-out, no negative entries, no more bands than B)
+    #[arg(long, value_name = "CLAIMS", default_value = "proven", value_parser = parse::claims)]
+    pub claims: Claims,
     /// ChaCha rounds: 8, 12 or 20
     #[arg(long, value_name = "ROUNDS", default_value = "12", value_parser = parse::rounds)]
     pub rounds: Rounds,
@@ -121,6 +125,7 @@ impl From<&PlanArgs> for Request {
             max_state_bytes: args.max_state_bytes,
             strategy: args.strategy.clone(),
             sampling: args.sampling,
+            claims: args.claims,
             rounds: args.rounds,
         }
     }

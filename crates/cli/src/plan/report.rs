@@ -46,7 +46,10 @@ struct Row {
     memory: String,
     rows_per_step: f64,
     bytes_per_step: f64,
+    /// The ε of the proof.
     epsilon: f64,
+    /// What samples show beside it; null where nothing but proofs is claimed.
+    confident_epsilon: Option<f64>,
     delta: f64,
     method: Method,
     gdp_mu: f64,
@@ -100,6 +103,7 @@ impl Row {
             rows_per_step: candidate.cost.rows,
             bytes_per_step: candidate.cost.bytes,
             epsilon: claim.epsilon,
+            confident_epsilon: claim.confident.map(|confident| confident.epsilon),
             delta: claim.delta,
             method: claim.method,
             gdp_mu: claim.gdp_mu,
@@ -123,10 +127,13 @@ pub fn text(report: &Report, request: &Request, replaced: bool, output: &Output<
         Objective::Max => "worst error",
         Objective::Rms => "rms error",
     };
-    let headings = ["", "strategy", "schedule", "noise", error, "state", "rows", "moved", "ε", "by"];
+    // What samples show has a column of its own, where there is any.
+    let confident = report.candidates.iter().any(|row| row.confident_epsilon.is_some());
+    let mut headings = vec!["", "strategy", "schedule", "noise", error, "state", "rows", "moved", "ε", "by"];
+    headings.extend(confident.then_some("ε, confident"));
     let mut table = Table::new(headings);
     for row in &report.candidates {
-        table.row([
+        let mut cells = vec![
             if row.recommended { "*" } else { " " }.to_owned(),
             row.strategy.clone(),
             row.schedule.clone(),
@@ -137,7 +144,11 @@ pub fn text(report: &Report, request: &Request, replaced: bool, output: &Output<
             format!("{:.0} B", row.bytes_per_step),
             short(row.epsilon),
             method_name(row.method).to_owned(),
-        ]);
+        ];
+        if confident {
+            cells.push(row.confident_epsilon.map_or("-".into(), short));
+        }
+        table.row(cells);
     }
     let head = format!(
         "{}, {} workload, clip norm {}, {}",
@@ -200,7 +211,16 @@ pub fn claim_text(claim: &Claim, loss_change: f64, output: &Output<'_>) -> Strin
     };
     let assumptions: String = claim.assumptions.iter().map(|line| format!("  - {line}\n")).collect();
     let (epsilon, delta) = (short(claim.epsilon), claim.delta);
-    let claimed = format!("{} ε = {epsilon} at δ = {delta:e}; {how}", output.paint("1", "Claim:"));
+    let mut claimed = format!("{} ε = {epsilon} at δ = {delta:e}; {how}", output.paint("1", "Claim:"));
+    if let Some(confident) = &claim.confident {
+        claimed.push_str(&format!(
+            "\n{} ε = {} at δ = {delta:e}, shown by {} samples of each direction, which mislead with a probability of at most {:e}, counted in δ; no proof",
+            output.paint("1", "Confident claim:"),
+            short(confident.epsilon),
+            confident.samples,
+            confident.failure
+        ));
+    }
     let compared = if loss_change > delta { "; that is more than δ" } else { "" };
     let precision = format!(
         "Not in the claim: with f32 instead of exact normals a unit's privacy loss differs by about {loss_change:.0e} (root mean square, for \

@@ -4,8 +4,8 @@ use crate::error::{Error, Result, check_finite};
 use crate::factorization::Factorization;
 use crate::optimize::{Problem, toeplitz, unobserved};
 use crate::privacy::account::{Budget, Search, Subsampled, gdp_mu_of_budget};
-use crate::privacy::certificate::{Certificate, certify};
-use crate::privacy::claim::{Allocated, Basis, Proof, Terms};
+use crate::privacy::certificate::{Certificate, certify, claimed_stddev};
+use crate::privacy::claim::{ATTEMPTS, Allocated, Attempted, Basis, Claims, Confident, Proof, Terms};
 use crate::privacy::participation::Participation;
 use crate::privacy::sampling::{block_poisson, num_batches};
 use crate::privacy::schedule::{Poisson, Schedule};
@@ -95,7 +95,21 @@ impl Goal {
 /// # Ok::<(), corrnoise_planner::Error>(())
 /// ```
 pub fn calibrate(strategy: &Factorization, terms: &Terms, workload: &Workload, goal: &Goal) -> Result<Plan> {
-    calibrated(strategy, None, terms, workload, goal).map(|(plan, _)| plan)
+    calibrated(strategy, None, terms, workload, goal, Claims::Proven).map(|(plan, _)| plan)
+}
+
+/// As [`calibrate`], but to what samples show with confidence, where batches are balls in bins or spaced Poisson samples and there is such a claim that is
+/// better than the one without amplification.
+///
+/// # Errors
+/// Replace-one, strategies with negative entries, and more bands than the separation: no law of theirs is known that samples could show a claim for.
+pub fn calibrate_confident(
+    strategy: &Factorization,
+    terms: &Terms,
+    workload: &Workload,
+    goal: &Goal,
+) -> Result<Plan> {
+    calibrated(strategy, None, terms, workload, goal, Claims::Confident).map(|(plan, _)| plan)
 }
 
 /// As [`calibrate`], with the certificate that the plan holds, and in it the strategy's name where it has one.
@@ -105,18 +119,29 @@ pub(crate) fn calibrated(
     terms: &Terms,
     workload: &Workload,
     goal: &Goal,
+    claims: Claims,
 ) -> Result<(Plan, Certificate)> {
     goal.check()?;
     let form = strategy.form()?;
     let basis = Basis::new(&form, strategy.num_steps(), terms)?;
-    // Scales are rounded to f32 when they are used: with this much more, none falls below what is needed.
-    let (stddev, shown) = goal.stddev(&basis)?;
-    let stddev = stddev * (1.0 + f64::from(f32::EPSILON));
-    let plan = Plan::new(strategy.num_steps() as u64, form, stddev)?;
-    let plan = match terms.schedule.sampling() {
-        Some(sampling) => plan.with_sampling(sampling)?,
-        None => plan,
+    let made = |stddev: f64| -> Result<Plan> {
+        // Scales are rounded to f32 when they are used: with this much more, none falls below what is needed.
+        let stddev = stddev * (1.0 + f64::from(f32::EPSILON));
+        let plan = Plan::new(strategy.num_steps() as u64, form.clone(), stddev)?;
+        Ok(match terms.schedule.sampling() {
+            Some(sampling) => plan.with_sampling(sampling)?,
+            None => plan,
+        })
     };
+    if claims == Claims::Confident
+        && let Some((plan, confident)) = confident(&basis, terms, goal, &made)?
+    {
+        let certificate = certify(&plan, &basis, terms, workload, goal.delta(), name, Proof::Without)?;
+        let certificate = certificate.with_confident(confident);
+        return Ok((certificate.attach(plan)?, certificate));
+    }
+    let (stddev, shown) = goal.stddev(&basis)?;
+    let plan = made(stddev)?;
     let proof = match (&shown, goal) {
         (Some(shown), _) => Proof::Known(shown),
         // The search for this budget found none.
@@ -125,6 +150,44 @@ pub(crate) fn calibrated(
     };
     let certificate = certify(&plan, &basis, terms, workload, goal.delta(), name, proof)?;
     Ok((certificate.attach(plan)?, certificate))
+}
+
+/// A plan whose confident claim meets a goal, if samples show one that is better than the claim without amplification.
+fn confident(
+    basis: &Basis,
+    terms: &Terms,
+    goal: &Goal,
+    made: &dyn Fn(f64) -> Result<Plan>,
+) -> Result<Option<(Plan, Confident)>> {
+    let delta = goal.delta();
+    let Some(law) = basis.law(terms, delta)? else { return Ok(None) };
+    let found = match *goal {
+        Goal::Budget(budget) => basis.confident_stddev(&law, budget)?,
+        Goal::GdpMu { .. } | Goal::NoiseMultiplier { .. } => {
+            let (stddev, _) = goal.stddev(basis)?;
+            let kept = claimed_stddev(&made(stddev)?);
+            let plain = basis.claim(kept, delta, terms, Proof::Without)?.epsilon;
+            basis.confident_epsilon(&law, kept, plain, delta)?.map(|confident| (stddev, confident))
+        }
+    };
+    let Some((mut stddev, mut confident)) = found else { return Ok(None) };
+    // Every attempt has a key of its own, and all of them are charged for.
+    for _ in 0..ATTEMPTS {
+        let plan = made(stddev)?;
+        match basis.attempt(&law, &plan, claimed_stddev(&plan), terms, delta, &confident)? {
+            Attempted::Shown => return Ok(Some((plan, confident))),
+            Attempted::Short(short, [add, remove]) => {
+                (confident.add, confident.remove) = (add, remove);
+                match goal {
+                    // δ falls faster than this with noise, and with ε.
+                    Goal::Budget(_) => stddev *= (short / 20.0 + 5e-4).exp(),
+                    _ => confident.epsilon *= 1.0 + short / 6.0 + 1e-3,
+                }
+            }
+        }
+    }
+    let expected = "samples that show it at last: their law may have too heavy a tail";
+    Err(Error::parameter("attempts at a confident claim", ATTEMPTS, expected))
 }
 
 /// Bands and noise together, for block-cyclic Poisson sampling of batches of expected size `batch_size`: fewer bands are sampled from

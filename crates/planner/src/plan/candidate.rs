@@ -69,8 +69,14 @@ impl Candidate {
         schedule: Schedule,
     ) -> Result<Candidate> {
         let terms = question.terms(schedule);
-        let (plan, certificate) =
-            calibrated(factorization, Some(&strategy), &terms, &question.workload, &question.goal)?;
+        let (plan, certificate) = calibrated(
+            factorization,
+            Some(&strategy),
+            &terms,
+            &question.workload,
+            &question.goal,
+            question.claims,
+        )?;
         let utility = match certificate.utility {
             Some(utility) => utility,
             // What is left out takes too long: asked for alone, it says why.
@@ -126,6 +132,7 @@ pub(super) fn sampled(sampling: Option<SamplingSpec>) -> &'static str {
         Some(SamplingSpec::RandomAllocation) => ", random allocation",
         Some(SamplingSpec::TruncatedPoisson { num_blocks: 1, .. }) => ", truncated Poisson",
         Some(SamplingSpec::TruncatedPoisson { .. }) => ", truncated block-cyclic Poisson",
+        Some(SamplingSpec::SpacedPoisson(_)) => ", spaced Poisson",
         _ => "",
     }
 }

@@ -36,7 +36,8 @@ pub(super) fn budget(goal: &Goal) -> Result<Budget> {
 
 /// Whether two claims are of one (ε, δ), up to what calibration leaves.
 fn equal_privacy(a: &Claim, b: &Claim) -> bool {
-    a.delta == b.delta && (a.epsilon - b.epsilon).abs() <= CALIBRATED * a.epsilon.max(b.epsilon)
+    let [left, right] = [a, b].map(Claim::budgeted_epsilon);
+    a.delta == b.delta && (left - right).abs() <= CALIBRATED * left.max(right)
 }
 
 impl Candidate {

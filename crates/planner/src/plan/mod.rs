@@ -10,7 +10,7 @@ mod question;
 mod recommend;
 pub mod request;
 
-pub use calibrate::{Goal, calibrate, calibrate_bands};
+pub use calibrate::{Goal, calibrate, calibrate_bands, calibrate_confident};
 pub use candidate::{Candidate, Recommendation, Skipped};
 pub use options::{OptionError, OptionName};
 pub use request::{Request, SettingName};

@@ -9,7 +9,7 @@ use crate::plan::candidate::{Candidate, Recommendation, Skipped};
 use crate::plan::options::OptionError;
 use crate::plan::question::{Question, Setting};
 use crate::privacy::account::Budget;
-use crate::privacy::claim::{Basis, Claim};
+use crate::privacy::claim::Basis;
 use crate::privacy::sampling::SamplingSpec;
 use crate::privacy::schedule::Schedule;
 use crate::strategy::Strategy;
@@ -71,7 +71,8 @@ fn independent_beside(
     plain: &Factorization,
     schedule: Schedule,
 ) -> Result<Candidate> {
-    let Claim { epsilon, delta, .. } = chosen.certificate.claim;
+    let claim = &chosen.certificate.claim;
+    let (epsilon, delta) = (claim.budgeted_epsilon(), claim.delta);
     // More than one μ has ε = 0 at a δ: there is no noise that is the least for it and comparable.
     if epsilon <= 0.0 {
         let expected =

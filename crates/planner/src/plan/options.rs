@@ -46,6 +46,7 @@ option_names! {
     MaxStateBytes "max_state_bytes",
     Strategy "strategy",
     Sampling "sampling",
+    Claims "claims",
     Rounds "rounds",
 }
 
@@ -131,9 +132,10 @@ impl OptionError {
                 spell(OptionName::Participation)
             ),
             OptionError::SamplingOfAll => format!(
-                "{} is for one {}: auto compares them under cyclic and Poisson sampling and balls-in-bins, more of the last where that is given, or under random-allocation or truncated-poisson alone; leave it out, or say none",
+                "{} is for one {}: auto compares them under cyclic and Poisson sampling and balls-in-bins, more of the last where that is given, or spaced-poisson:B with {} confident, or under random-allocation or truncated-poisson alone; leave it out, or say none",
                 spell(OptionName::Sampling),
-                spell(OptionName::Strategy)
+                spell(OptionName::Strategy),
+                spell(OptionName::Claims)
             ),
             OptionError::State { held, limit } => format!(
                 "state is {held} bytes per parameter: expected at most {limit}, as {} says",

@@ -7,7 +7,7 @@ use crate::plan::calibrate::Goal;
 use crate::plan::options::{OptionError, OptionName};
 use crate::plan::request::{Request, SettingName};
 use crate::privacy::account::Budget;
-use crate::privacy::claim::{PrivacyUnit, Terms};
+use crate::privacy::claim::{Claims, PrivacyUnit, Terms};
 use crate::privacy::participation::Participation;
 use crate::privacy::sampling::{SamplingSpec, num_batches};
 use crate::privacy::schedule::Schedule;
@@ -47,6 +47,8 @@ pub(super) struct Question {
     pub adjacency: Adjacency,
     pub unit: PrivacyUnit,
     pub clip_norm: f64,
+    /// Which claims noise is calibrated to.
+    pub claims: Claims,
     /// Memory allowed per parameter, beyond gradient and model: of what the engine holds.
     pub max_state_bytes: Option<u64>,
 }
@@ -111,6 +113,7 @@ impl Request {
             adjacency: self.adjacency,
             unit: self.unit,
             clip_norm: self.clip_norm,
+            claims: self.claims,
             max_state_bytes: self.max_state_bytes,
         })
     }

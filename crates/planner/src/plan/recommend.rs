@@ -38,6 +38,8 @@ pub(super) enum Bins {
     Quick,
     /// All of them, because it was asked for.
     Asked,
+    /// None of them, but spaced Poisson samples with this separation, with confident claims.
+    Spaced(u64),
 }
 
 /// A strategy that was found, and the schedule that it is for.
@@ -61,7 +63,10 @@ pub(super) fn all(question: &Question, bins: Bins, observer: Observer<'_>) -> Re
     let candidates = vec![Candidate::new(question, StrategySpec::Identity, &plain, cycle.clone())?];
     let mut attempts = sampled_attempts(question, &question.problem(&cycle)?, observer);
     attempts.extend(classes(question, &cycle, observer)?);
-    attempts.extend(allocated_attempts(question, bins, observer));
+    match bins {
+        Bins::Spaced(min_sep) => attempts.push(spaced_attempt(question, min_sep, observer)),
+        _ => attempts.extend(allocated_attempts(question, bins, observer)),
+    }
     certified(question, candidates, attempts, observer)
 }
 
@@ -129,7 +134,7 @@ fn certified(
                 format!("{strategy}{}", sampled(schedule.sampling().and_then(|s| SamplingSpec::of(&s))));
             observer.stage(Stage::Certifying(&name));
             let candidate = Candidate::new(question, strategy, &factorization, schedule);
-            candidate.and_then(amplified_by_bins).map_err(|error| (name, error))
+            candidate.and_then(amplified_as_asked).map_err(|error| (name, error))
         });
         match candidate {
             Ok(candidate) => candidates.push(candidate),
@@ -264,17 +269,50 @@ fn allocated_attempts(question: &Question, bins: Bins, observer: Observer<'_>) -
     attempts
 }
 
-/// Leaves out what balls in bins do not amplify: with as much noise it may as well be sampled in cycles.
-fn amplified_by_bins(candidate: Candidate) -> Result<Candidate> {
+/// As many bands as the separation and memory allow, under spaced Poisson sampling. The columns of a unit's steps do not overlap, so the best strategy
+/// is that of any steps so far apart.
+fn spaced_attempt(question: &Question, min_sep: u64, observer: Observer<'_>) -> Attempt {
+    let spaced = SamplingSpec::SpacedPoisson(min_sep);
+    let name = format!("banded-opt{}", sampled(Some(spaced)));
+    observer.stage(Stage::Optimizing(&name));
+    let built = || {
+        let Setting::Centralized { dataset_size, batch_size } = question.setting else {
+            let expected = "a dataset that batches are drawn from";
+            return Err(Error::parameter("setting of spaced Poisson sampling", "another", expected));
+        };
+        if question.steps > BANDED_STEPS {
+            return Err(Error::parameter(
+                "number of steps",
+                question.steps,
+                format!("at most {BANDED_STEPS}"),
+            ));
+        }
+        let Some(sampling) = spaced.scheme(dataset_size, batch_size)? else {
+            return Err(Error::parameter("sampling", spaced, "one that is drawn"));
+        };
+        let schedule = Schedule::Sampling(sampling);
+        let separation = usize::try_from(min_sep).unwrap_or(usize::MAX);
+        let strategy = StrategySpec::BandedOpt(separation.min(most_bands(question)).min(question.steps));
+        let factorization = strategy.build(&question.problem(&schedule)?, &mut optimize::unobserved())?;
+        Ok(Found { strategy, factorization, schedule })
+    };
+    built().map_err(|error| (name, error))
+}
+
+/// Leaves out what balls in bins, or spaced Poisson samples, do not amplify: with as much noise it may as well be sampled in cycles.
+fn amplified_as_asked(candidate: Candidate) -> Result<Candidate> {
     let claim = &candidate.certificate.claim;
-    if candidate.sampling() == Some(SamplingSpec::BallsInBins) && claim.method != Method::Allocated {
-        return Err(Error::parameter(
-            "amplification by balls in bins",
-            "none that is proven",
-            "less noise than without",
-        ));
+    let amplified = claim.method == Method::Allocated || claim.confident.is_some();
+    match candidate.sampling() {
+        Some(SamplingSpec::BallsInBins | SamplingSpec::SpacedPoisson(_)) if !amplified => {
+            Err(Error::parameter(
+                format!("amplification{}", sampled(candidate.sampling()).replace(", ", " by ")),
+                "none that is known",
+                "less noise than without",
+            ))
+        }
+        _ => Ok(candidate),
     }
-    Ok(candidate)
 }
 
 fn tuned_bands(

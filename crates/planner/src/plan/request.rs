@@ -6,7 +6,7 @@ use crate::plan::candidate::Recommendation;
 use crate::plan::one_strategy;
 use crate::plan::options::OptionError;
 use crate::plan::recommend::{self, Bins};
-use crate::privacy::claim::PrivacyUnit;
+use crate::privacy::claim::{Claims, PrivacyUnit};
 use crate::privacy::large_delta;
 use crate::privacy::participation::Participation;
 use crate::privacy::sampling::SamplingSpec;
@@ -89,6 +89,8 @@ pub struct Request {
     /// How one strategy's batches are drawn from one dataset; cyclic by default. Where strategies are compared: `balls-in-bins` beside the
     /// schemes that are always tried, `random-allocation` or `truncated-poisson` alone.
     pub sampling: Option<SamplingSpec>,
+    /// Which claims noise is calibrated to: proofs alone, or also what samples show with confidence.
+    pub claims: Claims,
     /// Rounds of ChaCha per block.
     pub rounds: Rounds,
 }
@@ -116,6 +118,7 @@ impl Default for Request {
             max_state_bytes: None,
             strategy: StrategyChoice::Auto,
             sampling: None,
+            claims: Claims::default(),
             rounds: Rounds::default(),
         }
     }
@@ -131,6 +134,11 @@ impl Request {
             }
             (StrategyChoice::Auto, Some(SamplingSpec::BallsInBins)) => {
                 recommend::all(&question, Bins::Asked, observer)?
+            }
+            (StrategyChoice::Auto, Some(SamplingSpec::SpacedPoisson(min_sep)))
+                if self.claims == Claims::Confident =>
+            {
+                recommend::all(&question, Bins::Spaced(min_sep), observer)?
             }
             (
                 StrategyChoice::Auto,

@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::factorization::Factorization;
-use crate::privacy::claim::{Basis, Claim, PrivacyUnit, Proof, Terms};
+use crate::privacy::claim::{Basis, Claim, Confident, PrivacyUnit, Proof, Terms};
 use crate::privacy::participation::Participation;
 use crate::privacy::schedule::Schedule;
 use crate::privacy::sensitivity::Adjacency;
@@ -59,16 +59,17 @@ pub struct Utility {
 ///
 /// `terms.schedule` must be the plan's own where the plan has one.
 pub fn certificate(plan: &Plan, terms: &Terms, workload: &Workload, delta: f64) -> Result<Certificate> {
-    certificate_with(plan, terms, workload, delta, Proof::Search)
+    certificate_with(plan, terms, workload, delta, Proof::Search, None)
 }
 
-/// The same with a proof by balls in bins that is known already.
+/// The same with a proof by balls in bins that is known already, and a confident claim that is checked.
 pub(crate) fn certificate_with(
     plan: &Plan,
     terms: &Terms,
     workload: &Workload,
     delta: f64,
     proof: Proof<'_>,
+    confident: Option<&Confident>,
 ) -> Result<Certificate> {
     let num_steps = usize::try_from(plan.num_steps()).unwrap_or(usize::MAX);
     if terms.schedule.sampling() != plan.sampling() {
@@ -80,7 +81,14 @@ pub(crate) fn certificate_with(
         ));
     }
     let basis = Basis::new(plan.form(), num_steps, terms)?;
-    certify(plan, &basis, terms, workload, delta, None, proof)
+    let certificate = certify(plan, &basis, terms, workload, delta, None, proof)?;
+    match confident {
+        Some(confident) => {
+            basis.check_confident(plan, claimed_stddev(plan), terms, delta, confident)?;
+            Ok(certificate.with_confident(*confident))
+        }
+        None => Ok(certificate),
+    }
 }
 
 pub(crate) fn certify(
@@ -92,7 +100,7 @@ pub(crate) fn certify(
     strategy: Option<&StrategySpec>,
     proof: Proof<'_>,
 ) -> Result<Certificate> {
-    let stddev = plan.stddev() * least_kept(plan);
+    let stddev = claimed_stddev(plan);
     let strategy = strategy.filter(|strategy| strategy.may_run_as(plan.form()));
     Ok(Certificate {
         version: VERSION,
@@ -106,6 +114,11 @@ pub(crate) fn certify(
         claim: basis.claim(stddev, delta, terms, proof)?,
         utility: utility(&basis.running, workload, plan.stddev())?,
     })
+}
+
+/// The standard deviation that a claim is made for.
+pub(crate) fn claimed_stddev(plan: &Plan) -> f64 {
+    plan.stddev() * least_kept(plan)
 }
 
 /// The least that rounding to f32 leaves of any step's scale. Less noise in some steps divides their columns of `C` by as much, so
@@ -128,6 +141,11 @@ fn utility(running: &Factorization, workload: &Workload, stddev: f64) -> Result<
 }
 
 impl Certificate {
+    /// The certificate with a confident claim that samples have shown.
+    pub(crate) fn with_confident(self, confident: Confident) -> Certificate {
+        Certificate { claim: self.claim.with_confident(confident), ..self }
+    }
+
     /// Reads a plan's certificate without checking it.
     pub fn of(plan: &Plan) -> Result<Certificate> {
         let map = plan

@@ -7,6 +7,7 @@
 //!
 //! Under balls in bins a third proof bounds the loss of any strategy without negative entries (`account/allocation`), and under allocation
 //! that is redrawn in every epoch a fourth one that of noise whose bands end with it (`account/redrawn`).
+//! Beside a proof there may be a smaller ε that samples show with confidence, of a type of its own (`claim/confident.rs`).
 //!
 //! The engine's normals end, so a part of δ is spent on outputs that only one of two datasets makes (`account/tail.rs`); ε is that of the
 //! rest. Numbers that a guarantee rests on are stated a little larger than they were computed, by more than sums and transforms may be
@@ -26,10 +27,13 @@ use corrnoise_core::{Form, Sampling};
 use serde::{Deserialize, Serialize};
 
 mod allocated;
+mod confident;
 mod redrawn;
 
 pub use allocated::Allocated;
 pub(crate) use allocated::Proof;
+pub(crate) use confident::{ATTEMPTS, Attempted};
+pub use confident::{Claims, Confident};
 use redrawn::Epochs;
 pub use redrawn::Reallocated;
 
@@ -72,11 +76,11 @@ pub enum Method {
     Redrawn,
 }
 
-/// A privacy claim of a plan.
+/// A privacy claim of a plan: a proof, and perhaps a smaller ε that is known with confidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// The ε of the claim, at `delta`.
+    /// The ε that is proven, at `delta`.
     pub epsilon: f64,
     /// The δ of the claim.
     pub delta: f64,
@@ -101,6 +105,9 @@ pub struct Claim {
     /// The epochs of random allocation, where it amplifies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redrawn: Option<Reallocated>,
+    /// A smaller ε at `delta` that samples show: no proof.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confident: Option<Confident>,
     /// What must be true outside this library, in words.
     pub assumptions: Vec<String>,
 }
@@ -301,6 +308,7 @@ impl Basis {
             assumptions: assumptions(terms, self.running.num_steps(), method)?,
             allocated: allocated.map(|(allocated, _)| allocated),
             redrawn: redrawn.map(|(redrawn, _)| redrawn),
+            confident: None,
         })
     }
 

@@ -13,8 +13,9 @@ mod verify;
 mod warning;
 
 pub use account::allocation::{Chain, Kernel};
+pub use account::confident::Wager;
 pub use certificate::{Certificate, Utility, certificate};
-pub use claim::{Allocated, Amplified, Claim, Method, PrivacyUnit, Reallocated, Terms};
+pub use claim::{Allocated, Amplified, Claim, Claims, Confident, Method, PrivacyUnit, Reallocated, Terms};
 pub use participation::{Participation, max_feasible_participations};
 pub use sampling::{SamplingSpec, block_poisson};
 pub use schedule::Schedule;

@@ -74,7 +74,9 @@ fn recomputed(plan: &Plan) -> Result<Certificate> {
         (None, None) => Proof::Neither,
     };
     let (terms, delta) = (stated.terms(plan), stated.claim.delta);
-    let mut computed = certificate_with(plan, &terms, &stated.workload, delta, proof)?;
+    // So is a confident claim: its samples are drawn once more.
+    let confident = stated.claim.confident.as_ref();
+    let mut computed = certificate_with(plan, &terms, &stated.workload, delta, proof, confident)?;
     // Which library wrote a plan does not make its claim true or false, and neither does the name of what a form runs.
     computed.planner.clone_from(&stated.planner);
     if stated.named_strategy(plan).is_some() {

@@ -55,6 +55,8 @@ class Candidate:
     @property
     def schedule(self) -> str: ...
     @property
+    def claims(self) -> Literal["proven", "confident"]: ...
+    @property
     def plan(self) -> Plan: ...
     @property
     def error(self) -> float: ...
@@ -101,6 +103,7 @@ def recommend(
     unit: Literal["example", "user"] = "example",
     clip_norm: float = 1.0,
     max_state_bytes: int | None = None,
+    claims: Literal["proven", "confident"] = "proven",
     rounds: Literal[8, 12, 20] = 12,
 ) -> Recommendation: ...
 

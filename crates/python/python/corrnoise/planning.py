@@ -32,6 +32,7 @@ class PlanOptions(TypedDict, total=False):
     unit: Literal["example", "user"]
     clip_norm: float
     max_state_bytes: int | None
+    claims: Literal["proven", "confident"]
     rounds: Literal[8, 12, 20]
 
 

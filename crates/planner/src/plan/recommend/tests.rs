@@ -17,6 +17,7 @@ fn question(setting: Setting, steps: usize, epsilon: f64) -> Question {
         adjacency: Adjacency::ZeroOut,
         unit: PrivacyUnit::Example,
         clip_norm: 1.0,
+        claims: crate::Claims::Proven,
         max_state_bytes: None,
     }
 }

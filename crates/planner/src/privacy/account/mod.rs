@@ -2,6 +2,7 @@
 
 pub(crate) mod allocation;
 mod compose;
+pub(crate) mod confident;
 pub mod gdp;
 mod losses;
 mod normal;

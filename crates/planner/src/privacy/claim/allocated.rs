@@ -59,7 +59,7 @@ impl Basis {
 
     /// What it takes under balls in bins. With the unit, noise leaves its disc as without sampling, whichever the bin. Without it,
     /// outputs inside their discs lack what would have come from beyond the shifted ones: no more than that, and it counts `e^ε` times.
-    fn allocated_tail(&self, gdp_mu: f64, epsilon: f64, delta: f64) -> f64 {
+    pub(super) fn allocated_tail(&self, gdp_mu: f64, epsilon: f64, delta: f64) -> f64 {
         let pairs = Self::pairs(self.num_rows);
         delta_taken(delta, pairs, (beyond(gdp_mu, pairs) * epsilon.exp()).min(1.0))
     }
@@ -107,7 +107,7 @@ impl Basis {
 }
 
 /// Larger ones are no privacy, and their exponentials no numbers.
-const MOST_EPSILON: f64 = 600.0;
+pub(super) const MOST_EPSILON: f64 = 600.0;
 
 /// The error of a proof by balls in bins that does not show its ε.
 fn unproven(stated: &Allocated, computed: &str) -> Error {

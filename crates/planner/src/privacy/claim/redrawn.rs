@@ -259,7 +259,7 @@ mod tests {
         assert!(edited(&|claim| claim["redrawn"] = json!(null)).is_err());
         // The claim without amplification, which plans had before there was another one, is true as well.
         let terms = terms(10, Adjacency::ZeroOut);
-        let before = certificate_with(&found, &terms, &Workload::Prefix, 1e-6, Proof::Neither).unwrap();
+        let before = certificate_with(&found, &terms, &Workload::Prefix, 1e-6, Proof::Neither, None).unwrap();
         let claim = verify(&before.attach(found).unwrap()).unwrap().claim;
         assert!(claim.method == Method::Gaussian && claim.epsilon > 1.5, "{claim:?}");
     }

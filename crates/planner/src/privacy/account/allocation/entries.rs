@@ -29,11 +29,7 @@ impl Bins {
         if !(2..=LINEAR_LIMIT).contains(&num_bins) {
             return Err(most(LINEAR_LIMIT, ""));
         }
-        for (t, divisor) in running.divisors().iter().enumerate() {
-            if *divisor < 0.0 {
-                return Err(negative(format!("output scale {t}"), *divisor));
-            }
-        }
+        check_scales(running)?;
         if running.is_plain()
             && let Some((coefs, lost)) = coefficients(running)?
         {
@@ -68,8 +64,22 @@ impl Bins {
     }
 }
 
+/// Refuses a factorisation that has a negative entry, or whose entries' signs are not known.
+pub(in crate::privacy::account) fn check_entries(running: &Factorization) -> Result<()> {
+    check_scales(running)?;
+    check_signs(running)
+}
+
+fn check_scales(running: &Factorization) -> Result<()> {
+    match running.divisors().iter().position(|divisor| *divisor < 0.0) {
+        Some(t) => Err(negative(format!("output scale {t}"), running.divisors()[t])),
+        None => Ok(()),
+    }
+}
+
 fn negative(what: String, value: f64) -> Error {
-    Error::parameter(what, value, "0 or above: balls in bins amplify strategies without negative entries")
+    let expected = "0 or above: strategies are amplified that have no negative entries";
+    Error::parameter(what, value, expected)
 }
 
 fn first_negative(what: &str, values: &[f64]) -> Result<()> {
@@ -146,13 +156,13 @@ fn check_signs(running: &Factorization) -> Result<()> {
                     "relative error of the strategy's entries",
                     lost,
                     format!(
-                        "at most {LOST:e}, where balls in bins are to amplify a strategy that is restarted or scaled"
+                        "at most {LOST:e}, where a strategy that is restarted or scaled is to be amplified"
                     ),
                 )),
                 None => Err(Error::parameter(
                     "strategy",
                     running.describe_matrix(),
-                    "a Toeplitz or banded one, whose entries' signs are known exactly, where balls in bins are to amplify",
+                    "a Toeplitz or banded one, whose entries' signs are known exactly, where it is to be amplified",
                 )),
             }
         }

@@ -25,7 +25,7 @@ enum Entries {
 
 /// Bounds on the entries of the bins that are kept: `row(i)[l]` for l up to i.
 #[derive(Clone, Debug)]
-pub(super) struct Bounds {
+pub(in crate::privacy::account) struct Bounds {
     rows: Vec<Vec<f64>>,
 }
 
@@ -35,7 +35,7 @@ impl Bounds {
     }
 
     /// The bound for two bins in any order.
-    pub(super) fn at(&self, i: usize, l: usize) -> f64 {
+    pub(in crate::privacy::account) fn at(&self, i: usize, l: usize) -> f64 {
         if i >= l { self.rows[i][l] } else { self.rows[l][i] }
     }
 
@@ -56,7 +56,7 @@ impl Bounds {
 impl Bins {
     /// The bins of a Toeplitz strategy with these coefficients, one per step, none of them negative; `lost` is what they may have lost to
     /// rounding, relative to themselves.
-    pub(super) fn moved(coefs: &[f64], num_bins: usize, lost: f64) -> Bins {
+    pub(in crate::privacy::account) fn moved(coefs: &[f64], num_bins: usize, lost: f64) -> Bins {
         let mut first = coefs.to_vec();
         for t in num_bins..first.len() {
             first[t] += first[t - num_bins];
@@ -66,7 +66,7 @@ impl Bins {
     }
 
     /// The bins of any other strategy, by all entries of K, row by row.
-    pub(super) fn written(entries: Vec<f64>, num_bins: usize, num_steps: usize) -> Bins {
+    pub(in crate::privacy::account) fn written(entries: Vec<f64>, num_bins: usize, num_steps: usize) -> Bins {
         let raised = 1.0 + 1e-9 + 16.0 * f64::EPSILON * num_steps as f64;
         Bins { num_bins, entries: Entries::Written(entries), raised }
     }
@@ -91,7 +91,7 @@ impl Bins {
     }
 
     /// Bounds for `kept` bins spread evenly over the circle.
-    pub(super) fn circle(&self, kept: usize) -> Bounds {
+    pub(in crate::privacy::account) fn circle(&self, kept: usize) -> Bounds {
         let b = self.num_bins;
         let rows = match &self.entries {
             Entries::Moved(first) if b.is_multiple_of(kept) => moved_rows(first, kept, b / kept),

@@ -7,7 +7,7 @@ use super::tilt::tilt;
 
 /// Which of the two datasets the output comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(in crate::privacy::account) enum Direction {
     /// `E(W − e^ε)₊`: with the unit.
     Add,
     /// `E(1 − e^ε·W)₊`: the run without the unit is told from that with it.

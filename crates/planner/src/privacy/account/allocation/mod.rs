@@ -7,9 +7,9 @@
 //! that passes the entrywise comparison gives a true claim.
 
 mod choose;
-mod entries;
+pub(super) mod entries;
 pub(crate) mod gram;
-mod grid;
+pub(super) mod grid;
 mod guess;
 mod hats;
 mod kernel;

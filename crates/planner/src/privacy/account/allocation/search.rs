@@ -64,14 +64,16 @@ struct Evaluated {
 
 /// Searches where a falling function of a position is just below 0; `slope` is a guess at first and the secant's at the end. The last position at which it
 /// was not above 0, and close to it if it may be.
-fn root(
+pub(in crate::privacy::account) fn root(
     start: f64,
     slope: &mut f64,
+    tolerance: f64,
+    most: usize,
     mut excess: impl FnMut(f64) -> Result<Option<f64>>,
 ) -> Result<Option<f64>> {
     let (mut best, mut last): (Option<Evaluated>, Option<Evaluated>) = (None, None);
     let mut at = start;
-    for _ in 0..MOST_EVALUATIONS {
+    for _ in 0..most {
         let Some(value) = excess(at)? else { return Ok(best.map(|best| best.at)) };
         if let Some(last) = &last
             && (at - last.at).abs() > 1e-12
@@ -84,12 +86,12 @@ fn root(
         if value <= 0.0 && best.as_ref().is_none_or(|best| at < best.at) {
             best = Some(Evaluated { at, excess: value });
         }
-        if (-CLOSE..=0.0).contains(&value) {
+        if (-tolerance..=0.0).contains(&value) {
             break;
         }
         last = Some(Evaluated { at, excess: value });
         // A little below 0, and never far at once: lines are lines nearby.
-        at += ((-0.3 * CLOSE - value) / *slope).clamp(-1.0, 1.0);
+        at += ((-0.3 * tolerance - value) / *slope).clamp(-1.0, 1.0);
         if let Some(best) = &best
             && at >= best.at
         {
@@ -128,14 +130,20 @@ pub(crate) fn least_stddev(
     for Choice { kernel, guessed } in choices(bins, budget, about, MANY).into_iter().take(2) {
         let start = (guessed.at + GRIDS).min((0.98 * plain).ln());
         let mut slope = guessed.slope;
-        let Some(mut at) = root(start, &mut slope, |at| excess(&kernel, at, &[Direction::Add]))? else {
+        let Some(mut at) =
+            root(start, &mut slope, CLOSE, MOST_EVALUATIONS, |at| excess(&kernel, at, &[Direction::Add]))?
+        else {
             continue;
         };
         // With the unit the loss is larger, almost always: the other direction is looked at where that one ended.
         let side = |at, side: Direction| excess(&kernel, at, &[side]);
         let fits = |value: Option<f64>| value.is_some_and(|value| value <= 0.0);
         if !fits(side(at, Direction::Remove)?) {
-            let Some(found) = root(at, &mut slope, |at| side(at, Direction::Remove))? else { continue };
+            let Some(found) =
+                root(at, &mut slope, CLOSE, MOST_EVALUATIONS, |at| side(at, Direction::Remove))?
+            else {
+                continue;
+            };
             if !fits(side(found, Direction::Add)?) {
                 continue;
             }
@@ -180,7 +188,9 @@ pub(crate) fn least_epsilon(
             let found = evaluate(&kernel, stddev, epsilon, scale, &BOTH)?;
             Ok(found.map(|delta| (delta.max(1e-300) / left).ln()))
         };
-        if let Some(at) = root((start + GRIDS).min((0.98 * plain).ln()), &mut slope, excess)? {
+        if let Some(at) =
+            root((start + GRIDS).min((0.98 * plain).ln()), &mut slope, CLOSE, MOST_EVALUATIONS, excess)?
+        {
             return Ok(Some((at.exp(), kernel)).filter(|(epsilon, _)| *epsilon < WORTH * plain));
         }
     }
