@@ -53,6 +53,8 @@ pub struct Filter {
     pub kernels: Vec<String>,
     /// The operators by name; all if empty.
     pub operators: Vec<String>,
+    /// The lines of the module, counted from 1; all if empty.
+    pub lines: Vec<usize>,
 }
 
 impl Filter {
@@ -95,7 +97,12 @@ impl<'m> Draw<'m> {
                 module.kernels.iter().enumerate().filter(|(_, kernel)| filter.kernel(&kernel.name))
             {
                 for operator in Operator::ALL.into_iter().filter(|operator| filter.operator(*operator)) {
-                    let applies = |i: &usize| !operator.variants(kernel, &kernel.instructions[*i]).is_empty();
+                    let applies = |i: &usize| {
+                        let instruction = &kernel.instructions[*i];
+                        let is_chosen =
+                            filter.lines.is_empty() || filter.lines.contains(&(instruction.line + 1));
+                        is_chosen && !operator.variants(kernel, instruction).is_empty()
+                    };
                     let at: Vec<usize> = (0..kernel.instructions.len()).filter(applies).collect();
                     if !at.is_empty() {
                         strata.push((m, k, operator, at));

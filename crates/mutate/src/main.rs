@@ -13,6 +13,7 @@ Mutates the CUDA kernels, one change at a time, and tells which mutants the case
   --module NAME      only this module of crates/cuda/ptx; may be given again
   --kernel NAME      only those of a number type (bf16), make, stage, advance or finish; may be given again
   --operator NAME    only this operator; may be given again
+  --line N           only this line of a module, counted from 1; may be given again
   --jobs N           judged at a time (the number of cores)
   --source           mutates kernels/*.cu and *.cuh, through the pinned compiler of kernels/build
   --coverage         no mutants: says which instructions no small case executes
@@ -52,6 +53,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>,
             "--module" => options.filter.modules.push(value),
             "--kernel" => options.filter.kernels.push(value),
             "--operator" => options.filter.operators.push(value),
+            "--line" => options.filter.lines.push(number()? as usize),
             _ => return Err(format!("unknown option {name}: expected one of --help")),
         }
     }

@@ -1,4 +1,4 @@
-//! The kernels' square root with one operation rounded toward zero or not fused: which of them change no result, whatever approximation
+//! The kernels' square root with one operation rounded toward zero, not fused, or with the other sign: which of them change no result, whatever approximation
 //! the root begins with. `excused/turns.rs` calls those equivalent.
 //!
 //! Results of arguments that differ by a power of four differ by its root, so one period of arguments stands for all. `CORRNOISE_ROOTS=all`
@@ -13,6 +13,8 @@ enum Wrong {
     Nothing,
     Cut,
     Split,
+    /// The product has the other sign.
+    Minus,
 }
 
 /// `high + low` as f32, rounded toward zero.
@@ -31,6 +33,7 @@ fn fma(wrong: Wrong, a: f32, b: f32, c: f32) -> f32 {
     match wrong {
         Wrong::Nothing => a.mul_add(b, c),
         Wrong::Split => a * b + c,
+        Wrong::Minus => (-a).mul_add(b, c),
         Wrong::Cut => {
             // The sum, and exactly what its rounding to f64 left out.
             let (product, c) = (f64::from(a) * f64::from(b), f64::from(c));
@@ -74,5 +77,10 @@ fn only_the_residue_and_the_last_rounding_matter() {
             let matters = (at, wrong) == (4, Wrong::Split) || (at, wrong) == (5, Wrong::Cut);
             assert_eq!(count > 0, matters, "operation {at}, {wrong:?}: {count} wrong roots");
         }
+    }
+    for at in [2, 3] {
+        let count = wrong_roots(at, Wrong::Minus);
+        println!("operation {at}, {:?}: {count}", Wrong::Minus);
+        assert_eq!(count, 0, "operation {at} with the other sign: {count} wrong roots");
     }
 }

@@ -54,7 +54,12 @@ pub(super) fn fast(runs: Runs, rows: usize, f16: bool) -> Result<Vec<Case>> {
         long_table(runs)?.with_options(options),
     ];
     match runs {
-        Runs::Ring { .. } => cases.push(varying(rows)?.with_options(options)),
+        Runs::Ring { .. } => {
+            cases.push(varying(rows)?.with_options(options));
+            for slots in [rows - 3, rows - 2] {
+                cases.push(short(runs, rows, slots)?.with_options(options));
+            }
+        }
         Runs::Blt(buffers) => {
             cases.push(long_turns(runs)?);
             if buffers > 1 {
@@ -85,6 +90,7 @@ pub(super) fn deep(runs: Runs, rows: usize) -> Result<Vec<Case>> {
         rare::fine_edges(runs, ROW_BY_ROW)?,
         rare::beyond(runs, ROW_BY_ROW)?,
         rare::few_units(runs, ROW_BY_ROW)?,
+        rare::many_units(runs, ROW_BY_ROW)?,
         Case::new("deep", plan, segments, one_by_one(steps, onto)).with_options(options),
     ];
     cases.extend(rare::ends(runs, options)?);
@@ -143,6 +149,14 @@ fn long_table(runs: Runs) -> Result<Case> {
     let plan = Plan::new(170, runs.form(140)?.with_restarts(151)?, 0.7313)?.with_finest_grid()?;
     let actions = one_by_one(steps(&plan, 0..165)?, |_| Onto::Zero);
     Ok(Case::new("long table", plan, [(510..1_100, 0)], actions))
+}
+
+/// Turns whose rows all use as many past outputs as there are, of which there are fewer than a full turn takes together.
+fn short(runs: Runs, rows: usize, slots: usize) -> Result<Case> {
+    let num_steps = 4 * rows as u64;
+    let plan = Plan::new(num_steps, runs.form(slots)?, 0.7313)?.with_finest_grid()?;
+    let actions = one_by_one(steps(&plan, 0..num_steps)?, |_| Onto::Cancelled);
+    Ok(Case::new("short", plan, [(5..TILE + 3, 0)], actions))
 }
 
 /// A ring whose rows use more past outputs and fewer from step to step, so that in a turn the first, the last or others reach furthest back.

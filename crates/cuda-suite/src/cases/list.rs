@@ -178,6 +178,7 @@ pub fn deep(module: &str) -> Result<Vec<Case>> {
         rare::fine_edges(runs, CudaOptions::default())?,
         rare::beyond(runs, CudaOptions::default())?,
         rare::few_units(runs, CudaOptions::default())?,
+        rare::many_units(runs, CudaOptions::default())?,
         deep,
     ];
     cases.extend(rare::ends(runs, CudaOptions::default())?);

@@ -68,6 +68,22 @@ pub(super) fn few_units(runs: Runs, options: CudaOptions) -> Result<Case> {
     on_the_grid("few units", runs, options, 77.0, (fine::EDGES, 1.1), &[Onto::Units])
 }
 
+/// Noise of so many units that f32 has no fractions of them, or no odd numbers, beside its negative: operations that are exact for fewer units
+/// round, and a sum that is rounded twice is another integer.
+pub(super) fn many_units(runs: Runs, options: CudaOptions) -> Result<Case> {
+    let stddev = 77.0 * 2_f64.powi(-20);
+    let plan = Plan::new(1, runs.form(1)?, stddev)?.with_rounds(Rounds::R8)?;
+    let segments = fine::BEYOND.iter().map(|tile| (TILE * tile..TILE * (tile + 1), 0));
+    let unit = 2_f32.powi(plan.grid_exponent());
+    let step = |scale: f32| {
+        let step = Lowered::of_row(&plan, Row::default(), 1.0)?.with_scale(&plan, scale * unit);
+        Ok(Action::Step(step, Onto::Cancelled))
+    };
+    let scales = [22, 23, 24, 25].into_iter().flat_map(|power| [1.0, 1.37].map(|s| s * 2_f32.powi(power)));
+    let actions = scales.map(step).collect::<Result<_>>()?;
+    Ok(Case::new("many units", plan, segments, actions).with_options(options))
+}
+
 /// Sums beyond 2²⁴ units whose rounding a gradient of 16 bits shows.
 pub(super) fn beyond(runs: Runs, options: CudaOptions) -> Result<Case> {
     // A unit of 2⁻²⁰ or less: such sums are in the range of f16.

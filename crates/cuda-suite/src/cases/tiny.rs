@@ -10,13 +10,19 @@ use corrnoise::{Form, Plan, Result};
 /// The largest power of two in f32: multiplied with it, the smallest subnormal is 2⁻²².
 const HUGE: f32 = f32::from_bits(0x7f00_0000);
 
-/// The first step of a BLT whose scales are as large as f32 allows. Their sum is 0, and so are the decays: the inverse is stable.
+/// The first step of a BLT whose scales are as large as f32 allows. Their sum is 0, and so are the decays: the inverse is stable. Fewer than all
+/// neighbours never add up to 0: one register may be the 0 of several buffers.
 pub(super) fn huge_scales(buffers: usize, options: CudaOptions) -> Result<Case> {
     let half = f64::from(HUGE) / 2.0;
-    let scale: Vec<f64> = match buffers % 2 {
-        0 => [2.0 * half, -2.0 * half].repeat(buffers / 2),
-        _ => [&[2.0 * half, -half, -half][..], &[2.0 * half, -2.0 * half].repeat(buffers / 2 - 1)].concat(),
+    let (twos, last) = match buffers {
+        2 => (1, &[-2.0][..]),
+        _ if buffers % 2 == 1 => (buffers / 2, &[-1.0][..]),
+        _ => (buffers / 2 - 1, &[-0.5, -0.5][..]),
     };
+    // The sums from the first on go up by twos, come down on odd numbers, and end at 0.
+    let odd = if buffers == 2 { vec![] } else { vec![-1.0] };
+    let scale = [vec![2.0; twos], odd, vec![-2.0; twos - 1], last.to_vec()].concat();
+    let scale: Vec<f64> = scale.into_iter().map(|scale| scale * half).collect();
     let plan = Plan::new(1, Form::blt(&scale, &vec![0.0; buffers])?, 1.0)?.with_finest_grid()?;
     let step = Lowered { add: Add::Plain(1.0), ..Lowered::of(&plan, 0)? };
     // Beside its negative in 16 bits only noise that happens to be small shows its last bits.

@@ -1,4 +1,4 @@
-//! Classes of equivalent mutants in bounds, loops and launches.
+//! Classes of equivalent mutants in bounds, branches and launches.
 
 use super::Change;
 use crate::operators::Operator;
@@ -14,29 +14,6 @@ pub(super) fn bounds(change: &Change<'_>) -> bool {
     change.is("or.pred", &[])
         && change.new_opcode() == "xor.pred"
         && change.old.operands[1..].iter().all(of_a_bound)
-}
-
-/// The test before the loop over rounds, recognised by the cipher's first constant close after it.
-pub(super) fn rounds(change: &Change<'_>) -> bool {
-    let is_test = |setp: &Instruction| {
-        let near = |other: &&Instruction| (setp.line..setp.line + 16).contains(&other.line);
-        let first_constant = |other: &Instruction| other.operands.get(1).is_some_and(|c| c == "1634760805");
-        setp.opcode == "setp.eq.s32"
-            && setp.operands[2] == "0"
-            && change.kernel.instructions.iter().filter(near).any(first_constant)
-    };
-    if is_test(change.old) {
-        return match change.operator {
-            Operator::Comparison => ["setp.lt.s32", "setp.le.s32"].contains(&change.new_opcode()),
-            Operator::Immediate => change.new_integer(2).is_some_and(|number| ![2, 3, 5].contains(&number)),
-            Operator::Redirect => true,
-            _ => false,
-        };
-    }
-    let guard = change.old.guard.trim_start_matches(['@', '!']);
-    change.old.opcode == "bra"
-        && change.operator == Operator::Drop
-        && change.definition(guard).is_some_and(is_test)
 }
 
 /// The count of a sum's terms, and the numbers of slots and of past outputs of a ring whose rows are made ahead.
@@ -108,7 +85,7 @@ pub(super) fn by_ones(change: &Change<'_>) -> bool {
                 change.kernel.instructions.iter().skip_while(|other| other.line <= change.old.line);
             let past = next.next().is_some_and(|bra| bra.opcode == "bra.uni");
             let fours = next.next().is_some_and(|load| load.opcode.starts_with("ld.global.v4."));
-            change.operator == Operator::Drop && past && fours
+            (change.operator == Operator::Drop && past && fours) || (is_unguarded(change) && of_ones(change))
         }
         "setp.le.s64" => ["setp.eq.s64", "setp.lt.s64"].contains(&to),
         "setp.gt.s64" => to == "setp.gt.u64" || (change.operator == Operator::Immediate && grows),
@@ -136,15 +113,73 @@ pub(super) fn by_ones(change: &Change<'_>) -> bool {
     }
 }
 
+/// Whether the change takes a guard away.
+fn is_unguarded(change: &Change<'_>) -> bool {
+    change.operator == Operator::Guard && change.new.as_ref().is_some_and(|new| new.guard.is_empty())
+}
+
+/// Whether a branch leads to the ones: it is guarded by what was -1 before the test for fours, or skips that test.
+fn of_ones(change: &Change<'_>) -> bool {
+    let by_default = |predicate: &str| {
+        let is = |mov: &Instruction| mov.operands == [predicate, "-1"] && mov.opcode == "mov.pred";
+        change.kernel.instructions.iter().any(is)
+    };
+    let mut next = change.kernel.instructions.iter().skip_while(|other| other.line <= change.old.line);
+    let mut next =
+        || next.next().map_or(("", ""), |one| (&*one.opcode, one.operands.first().map_or("", |o| o)));
+    let guard = change.old.guard.trim_start_matches('@');
+    let ends = |operands: &[String]| operands.get(2).is_some_and(|end| end == "387");
+    let tests_end = |predicate: &str| {
+        let test = change.kernel.instructions.iter().find(|one| {
+            one.opcode == "setp.ge.s64" && one.operands.first().is_some_and(|result| result == predicate)
+        });
+        let index = test.and_then(|test| {
+            change.kernel.instructions.iter().rfind(|one| {
+                one.line < test.line && one.operands.first().is_some_and(|result| *result == test.operands[1])
+            })
+        });
+        index.is_some_and(|add| add.opcode == "add.s64" && ends(&add.operands))
+    };
+    if by_default(guard) {
+        return tests_end(guard) && next().0 == "bra.uni";
+    }
+    let (add, test) = (next(), next());
+    add.0 == "add.s64" && test.0 == "setp.ge.s64" && by_default(test.1) && tests_end(test.1)
+}
+
 /// The test whether a thread computes a tail block: each pair tests its own word once more.
 pub(super) fn needless_tail(change: &Change<'_>) -> bool {
-    let of_minimum =
-        |setp: &Instruction| change.definition(&setp.operands[1]).is_some_and(|d| d.opcode == "min.u32");
+    let is_test = |setp: &Instruction| {
+        setp.opcode == "setp.lt.u32"
+            && setp.operands[2] == "65536"
+            && change.definition(&setp.operands[1]).is_some_and(|d| d.opcode == "min.u32")
+    };
+    // Numbers that the host keeps small: with one of them in the minimum, every thread makes a tail.
+    let is_small = |register: &String| {
+        change.definition(register).is_some_and(|load| {
+            load.opcode == "ld.param.u32"
+                && ["+156]", "+164]", "+296]"].iter().any(|place| load.operands[1].ends_with(place))
+        })
+    };
+    let small = |new: &Instruction| {
+        let mut pairs = change.old.operands.iter().zip(&new.operands).filter(|(old, new)| old != new);
+        pairs.all(|(_, new)| is_small(new)) && new.operands[0] == change.old.operands[0]
+    };
+    let redirected = || change.operator == Operator::Redirect && change.new.as_ref().is_some_and(small);
     match change.old.opcode.as_str() {
-        "min.u32" => change.operator == Operator::Redirect || change.new_opcode() == "min.s32",
-        "setp.lt.u32" if change.old.operands[2] == "65536" && of_minimum(change.old) => {
+        "min.u32" => redirected(),
+        "bra" => {
+            is_unguarded(change)
+                && change
+                    .old
+                    .guard
+                    .strip_prefix('@')
+                    .is_some_and(|p| change.definition(p).is_some_and(is_test))
+        }
+        "setp.lt.u32" if is_test(change.old) => {
             ["setp.lt.s32", "setp.le.u32"].contains(&change.new_opcode())
-                || change.new_integer(2).is_some_and(|limit| limit > 65536)
+                || change.new_integer(2).is_some_and(|limit| limit as u32 > 65536)
+                || redirected()
         }
         _ => false,
     }
@@ -156,20 +191,22 @@ pub(super) fn second_word(change: &Change<'_>) -> bool {
     change.is("setp.gt.u32", &[(2, "65535")]) && change.operator == Operator::Immediate && raised
 }
 
-/// The end of a loop whose counter goes up by one until it equals its limit.
-pub(super) fn loop_end(change: &Change<'_>) -> bool {
-    change.old.opcode == "setp.lt.u32" && change.new_opcode() == "setp.ne.u32"
-}
-
 /// The test that skips the search if there is one segment, which the search would find as well.
 pub(super) fn one_segment(change: &Change<'_>) -> bool {
     let is_test = |setp: &Instruction| {
-        let from_host = || change.definition(&setp.operands[1]).is_some_and(|d| d.opcode == "ld.param.u32");
+        let from_host = || {
+            let count = change.definition(&setp.operands[1]);
+            count.is_some_and(|d| d.opcode == "ld.param.u32" && d.operands[1].ends_with("+152]"))
+        };
         setp.opcode == "setp.gt.u32" && setp.operands[2] == "1" && from_host()
     };
     // The search never compares two numbers that these two comparisons tell apart.
     if change.is("setp.gt.u32", &[(2, "1")]) && change.new_opcode() == "setp.ne.u32" {
-        return true;
+        let ends = |sub: &Instruction| {
+            let chosen = |end: &String| change.definition(end).is_some_and(|d| d.opcode == "selp.b32");
+            sub.opcode == "sub.s32" && sub.operands[1..].iter().all(chosen)
+        };
+        return is_test(change.old) || change.definition(&change.old.operands[1]).is_some_and(ends);
     }
     if is_test(change.old) {
         return ["setp.ge.u32", "setp.ne.u32"].contains(&change.new_opcode())
@@ -178,40 +215,6 @@ pub(super) fn one_segment(change: &Change<'_>) -> bool {
     let unguarded = change.new.as_ref().is_some_and(|new| new.guard.is_empty());
     let guard = change.old.guard.trim_start_matches(['@', '!']);
     change.operator == Operator::Guard && unguarded && change.definition(guard).is_some_and(is_test)
-}
-
-/// Initial values for the path on which the loop over rounds does not run: the path that runs it writes them again.
-pub(super) fn skipped_loop(change: &Change<'_>) -> bool {
-    let mut after =
-        change.kernel.instructions.iter().skip_while(|other| other.line <= change.old.line).take(40);
-    let copies = |one: &Instruction| ["mov.u32", "cvt.u32.u64"].contains(&one.opcode.as_str());
-    let again = |other: &Instruction| copies(other) && other.operands[0] == change.old.operands[0];
-    copies(change.old) && after.any(again)
-}
-
-/// The compiler makes a uniform again where a tail may follow, and copies keys and names again into the loop over rounds. A copy is
-/// needless if the same one stands before it, nothing jumps to between the two, and nothing there writes what is copied.
-pub(super) fn repeated(change: &Change<'_>) -> bool {
-    let old = change.old;
-    let same = |before: &Instruction| {
-        let between = |line: &usize| (before.line..old.line).contains(line);
-        let writes = |other: &Instruction| other.operands.first() == old.operands.get(1);
-        let mut lines = change.kernel.instructions.iter().filter(|other| between(&other.line));
-        match old.opcode.as_str() {
-            "mov.u32" | "cvt.u32.u64" => {
-                (&before.opcode, &before.operands) == (&old.opcode, &old.operands)
-                    && !change.kernel.labels.iter().any(between)
-                    && !lines.any(writes)
-            }
-            "mul.rn.f32" => before.opcode == "mul.rn.f32" && change.has_constant(&["0f2F800000"]),
-            _ => false,
-        }
-    };
-    let onto_itself = |new: &Instruction| {
-        change.operator == Operator::Redirect && old.opcode == "mov.u32" && new.operands[0] == new.operands[1]
-    };
-    let is_dropped = change.operator == Operator::Drop || change.new.as_ref().is_some_and(onto_itself);
-    is_dropped && old.operands.first().and_then(|d| change.definition(d)).is_some_and(same)
 }
 
 pub(super) fn last_return(change: &Change<'_>) -> bool {
@@ -286,7 +289,11 @@ pub(super) fn launch_key(change: &Change<'_>) -> bool {
             && change.kernel.instructions.iter().filter(reads).all(tests);
     }
     let schedule = change.old.operands.get(1).and_then(|register| change.definition(register));
-    change.is("setp.eq.s64", &[(2, "0")])
+    // The same address is tested where a step is read from the schedule.
+    let after = change.kernel.instructions.iter().skip_while(|other| other.line <= change.old.line);
+    let of_key = |load: &Instruction| load.opcode == "ld.param.u64" && load.operands[1].ends_with("+24]");
+    after.take(6).any(of_key)
+        && change.is("setp.eq.s64", &[(2, "0")])
         && schedule.is_some_and(is_address)
         && match change.operator {
             Operator::Comparison => change.new_opcode() == "setp.lt.s64",

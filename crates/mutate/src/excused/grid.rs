@@ -21,7 +21,8 @@ fn is_nearest(instruction: &Instruction) -> bool {
     instruction.opcode == "cvt.rni.f32.f32"
 }
 
-/// Operations on the grid whose results f32 represents: products with powers of two, and sums of integers or of multiples of 2⁻²².
+/// Operations on the grid whose results f32 represents: products with powers of two, and a gradient's distance from an integer. Only a gradient
+/// in f16 has room for the product with the grid's reciprocal, and only below 2²⁴ units are sums of integers exact.
 pub(super) fn exact(change: &Change<'_>) -> bool {
     let is_power = |mov: &Instruction| {
         let bits = change.definition(&mov.operands[1]);
@@ -32,7 +33,6 @@ pub(super) fn exact(change: &Change<'_>) -> bool {
     let of_nearest = |neg: &Instruction| {
         neg.opcode == "neg.f32" && change.definition(&neg.operands[1]).is_some_and(is_nearest)
     };
-    let is_carry = |selp: &Instruction| selp.opcode == "selp.f32" && selp.operands[1] == "0f40000000";
     let is_sum = |add: &Instruction| {
         let first = || change.definition(&add.operands[1]);
         add.opcode == "add.rn.f32" && first().is_some_and(is_nearest)
@@ -40,14 +40,13 @@ pub(super) fn exact(change: &Change<'_>) -> bool {
     change.operator == Operator::Rounding
         && match change.old.opcode.as_str() {
             "add.rn.f32" => {
-                change.has_constant(&["0fCB400003", "0f40600000", "0f40200000"])
-                    || change.has_source(of_nearest)
-                    || change.has_source(is_carry)
+                change.has_constant(&["0f40600000", "0f40200000"]) || change.has_source(of_nearest)
             }
             "mul.rn.f32" => {
                 change.has_source(is_power)
                     // The gradient in units, and the sum in units.
-                    || change.readers(&change.old.operands[0]).any(is_nearest)
+                    || (change.kernel.element() == "f16"
+                        && change.readers(&change.old.operands[0]).any(is_nearest))
                     || change.has_source(is_sum)
             }
             _ => false,
@@ -94,7 +93,13 @@ pub(super) fn second_tail_word(change: &Change<'_>) -> bool {
 
 /// The value of a coordinate that does not exist, before the guarded load that would overwrite it.
 pub(super) fn no_coordinate(change: &Change<'_>) -> bool {
-    let zero = change.is("mov.u16", &[(1, "0")]) || change.is("mov.f32", &[(1, "0f00000000")]);
+    let is_zero = |mov: &Instruction| {
+        let of = |opcode: &str, number: &str| mov.opcode == opcode && mov.operands[1] == number;
+        of("mov.u16", "0") || of("mov.f32", "0f00000000")
+    };
+    // The same zero for the next value, which is loaded later.
+    let copies = change.is("mov.u16", &[]) || change.is("mov.f32", &[]);
+    let zero = is_zero(change.old) || (copies && change.has_source(is_zero));
     let loads = |load: &Instruction| {
         ["ld.global.u16", "ld.global.f32"].contains(&load.opcode.as_str())
             && load.operands.first() == change.old.operands.first()

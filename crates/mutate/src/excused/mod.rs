@@ -6,6 +6,7 @@
 
 mod flow;
 mod grid;
+mod loops;
 mod numbers;
 mod turns;
 mod zeros;
@@ -87,7 +88,7 @@ const EQUIVALENT: &[Class] = &[
         "the operand is below 2^31 (or 2^63), or what differs is cut off: signed and unsigned agree",
     ),
     (numbers::multiple, "twice or four times an index has its sign"),
-    (flow::rounds, "the number of rounds is 8, 12 or 20, never 0: the loop always runs"),
+    (loops::rounds, "the number of rounds is 8, 12 or 20, never 0: the loop always runs"),
     (flow::one_block, "`stage` runs as one block of exactly as many threads as there are words"),
     (
         numbers::masked_zeros,
@@ -102,10 +103,15 @@ const EQUIVALENT: &[Class] = &[
     (numbers::field, "`bfi` takes 8 bits of position and length, and a field ends with its register"),
     (numbers::set_flag, "a flag is read through a mask of 8 bits and compared with 0"),
     (numbers::flag, "a flag is looked at as a whole: any number with its lowest bit set will do"),
-    (flow::loop_end, "a counter that goes up by one meets its limit: less is unequal"),
+    (
+        loops::loop_end,
+        "a counter that goes up by one meets its limit: less is unequal, and not less is equal",
+    ),
+    (loops::minimum, "the smaller of two equal numbers is either"),
+    (loops::rows, "a turn has at least one row and at most 16"),
     (flow::one_segment, "the search finds a single segment as well as its absence does"),
     (
-        flow::skipped_loop,
+        loops::skipped_loop,
         "the value is for a loop over rounds that never runs, and is written again in the one that does",
     ),
     (
@@ -127,11 +133,11 @@ const EQUIVALENT: &[Class] = &[
     (flow::last_return, "falling off a kernel's end returns"),
     (flow::history, "noise is never NaN: a ring's history is rounded on the other branch"),
     (numbers::any_nan, "past the end the scale is NaN: which NaN does not matter"),
-    (flow::repeated, "the register holds the same value already"),
+    (loops::repeated, "the register holds the same value already"),
     (flow::by_ones, "it decides whether a thread adds by fours; one by one the bits are the same"),
     (
         grid::exact,
-        "the result on the grid is exact: a product with a power of two, or a sum of integers or of multiples of 2^-22",
+        "the result on the grid is exact: a product with a power of two, or a number less the nearest integer",
     ),
     (grid::no_coordinate, "the value of a coordinate outside of its segment is stored nowhere"),
     (grid::no_grid, "the reciprocal of a grid's unit is positive, or 0 where there is no grid"),
@@ -185,6 +191,11 @@ const TOO_RARE: &[Class] = &[
         flow::second_word,
         "a pair looks at its limit only where another word of the block is small: the limit itself beside one is once in 2^45",
     ),
+    (
+        numbers::signed_tail,
+        "a tail's words have their highest bit only where the radius word is 0, and then one time in two: once in 2^33 words",
+    ),
+    (turns::half_of_root, "a half that is off by 2^-19 moves a root by 2^-40: once in 2^17 normals or less"),
     (
         grid::second_tail_word,
         "a tail's second word shows only where the radius word is 0 and the first is below 2^24: once in 2^40 words; tests/twin.rs calls the function with such words",

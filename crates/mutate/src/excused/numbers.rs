@@ -30,18 +30,57 @@ pub(super) fn nan_of_bf16(change: &Change<'_>) -> bool {
         let between = limit.is_some_and(|limit| (0x7f80_0000..0x7fff_ffff).contains(&limit));
         return change.new_opcode() == "setp.gt.s32" || (change.operator == Operator::Immediate && between);
     }
-    change.is("or.b16", &[(2, "64")])
-        && (change.operator == Operator::Immediate || change.new_opcode() == "xor.b16")
+    let or = change.old.operands.get(2).is_some_and(|mask| mask == "64")
+        && (change.is("or.b16", &[]) || change.is("or.b32", &[]));
+    // 0x7fff is chosen, which stays a NaN with any other bits set, and with bit 6 flipped. In a pair's second value the upper half of the
+    // register is shifted out, and in the first it must stay 0.
+    let result = change.old.operands.first().map_or("", String::as_str);
+    let fits = || {
+        change.old.opcode == "or.b16"
+            || integer.is_some_and(|number| number as u32 >> 16 == 0)
+            || change.is_halved(result)
+    };
+    or && match change.operator {
+        Operator::Immediate => fits(),
+        Operator::Opcode => ["xor.b16", "xor.b32"].contains(&change.new_opcode()),
+        _ => false,
+    }
+}
+
+impl Change<'_> {
+    /// Whether nothing but the lower 16 bits of a register is used, or its bits from 16 on are set anyway.
+    fn is_halved(&self, register: &str) -> bool {
+        let cuts = |reader: &Instruction| {
+            let last = reader.operands.last().map_or("", String::as_str);
+            match reader.opcode.as_str() {
+                "and.b32" => last.parse::<i64>().is_ok_and(|mask| (0..1 << 16).contains(&mask)),
+                "shl.b32" => last == "16",
+                "or.b32" if last == "-65536" => true,
+                "selp.b32" => self.is_halved(&reader.operands[0]),
+                // A NaN's sign is not set.
+                "or.b32" => last == "64" && self.is_halved(&reader.operands[0]),
+                "cvt.u16.u32" | "st.global.u16" => true,
+                _ => false,
+            }
+        };
+        self.readers(register).count() > 0 && self.readers(register).all(cuts)
+    }
 }
 
 pub(super) fn infinity_of_f16(change: &Change<'_>) -> bool {
     if change.operator != Operator::Immediate || change.kernel.element() != "f16" {
         return false;
     }
+    // Of the word that begins a thread's values, all bits but 15 are set later.
+    if change.is("mov.u32", &[(1, "-1")]) {
+        return change.new_integer(1).is_some_and(|new| new & 0x8000 != 0) && change.is_range();
+    }
     let Some(new) = change.new_integer(2).map(|new| new as u32) else { return false };
-    // One value, or two values of a pair.
+    let result = change.old.operands.first().map_or("", String::as_str);
+    // One value, or the second of a pair alone, or both. From the first alone nothing may be carried into the second.
     let halves = |is: fn(u32) -> bool| match change.old.operands[2].as_str() {
-        "32767" => is(new),
+        "32767" | "31744" => is(new & 0xffff),
+        "2147450879" | "2080406528" if change.is_second(result) => is(new >> 16) && new & 0xffff < 0x8000,
         "2147450879" => is(new & 0xffff) && is(new >> 16),
         _ => false,
     };
@@ -50,9 +89,32 @@ pub(super) fn infinity_of_f16(change: &Change<'_>) -> bool {
         "and.b32" => halves(|mask| mask & !0x3ff == 0x7c00 && mask & 0x3ff != 0),
         // Carries into bit 15 from 0x3ff on, the difference of NaN and infinity, and not from 0.
         "add.s32" => halves(|summand| (0x7c01..0x8000).contains(&summand)),
+        "xor.b32" => halves(|infinity| infinity == 0x7c00),
         // Of one value only bit 15 is read.
         "or.b32" => change.old.operands[2] == "-65536" && new & 0x8000 == 0,
         _ => false,
+    }
+}
+
+impl Change<'_> {
+    /// Whether the upper half is all that is read of a register, or of what the test for infinity makes of it.
+    fn is_second(&self, register: &str) -> bool {
+        let halves = |reader: &Instruction| match reader.opcode.as_str() {
+            "shr.u32" => reader.operands[2] == "16",
+            "xor.b32" => reader.operands[2] == "2080406528" && self.is_second(&reader.operands[0]),
+            "add.s32" => reader.operands[2] == "2147450879" && self.is_second(&reader.operands[0]),
+            _ => false,
+        };
+        self.readers(register).count() > 0 && self.readers(register).all(halves)
+    }
+
+    /// Whether the register that this writes collects whether values of a thread are in range.
+    fn is_range(&self) -> bool {
+        let result = self.old.operands.first().map_or("", String::as_str);
+        let joins = |reader: &Instruction| {
+            reader.opcode == "and.b32" || (reader.opcode == "or.b32" && reader.operands[2] == "-2147483648")
+        };
+        self.readers(result).count() > 0 && self.readers(result).all(joins)
     }
 }
 
@@ -65,8 +127,11 @@ pub(super) fn not_negative(change: &Change<'_>) -> bool {
     match change.old.opcode.as_str() {
         "cvt.u64.u32" => to == "cvt.s64.s32",
         "mul.wide.u32" => to == "mul.wide.s32",
-        // The shifted values are exponents of positive numbers, upper halves of f32, thread numbers or middles of segments.
-        "shr.u32" => to == "shr.s32" && ["1", "5", "16", "23"].contains(&change.old.operands[2].as_str()),
+        // The shifted values are exponents of positive numbers, thread numbers or middles of segments; of f32, half is kept.
+        "shr.u32" if change.old.operands[2] == "16" => {
+            to == "shr.s32" && change.is_halved(&change.old.operands[0])
+        }
+        "shr.u32" => to == "shr.s32" && ["1", "5", "23"].contains(&change.old.operands[2].as_str()),
         "shr.u64" => to == "shr.s64",
         // The compared value is a remainder or an address.
         "setp.eq.s64" => to == "setp.le.s64" && change.old.operands[2] == "0",
@@ -124,6 +189,11 @@ pub(super) fn extension(change: &Change<'_>) -> bool {
     change.is("or.b32", &[(2, "1")])
         && feeds_tail
         && (change.new_opcode() == "xor.b32" || change.new_integer(2).is_some_and(low))
+}
+
+/// A tail's word as a signed number.
+pub(super) fn signed_tail(change: &Change<'_>) -> bool {
+    change.old.opcode == "cvt.rn.f32.u64" && change.new_opcode() == "cvt.rn.f32.s64"
 }
 
 /// A shift by 16 leaves 16 bits, and a name's family is 0, 1 or 2: masks may have any bits above.
@@ -216,13 +286,25 @@ pub(super) fn same_constant(change: &Change<'_>) -> bool {
     let Some(new) = change.new.as_ref().filter(|_| change.operator == Operator::Redirect) else {
         return false;
     };
+    // An address is no constant, and stands first in a store.
+    if change.old.operands.first() != new.operands.first() {
+        return false;
+    }
+    let writes = |register: &str| {
+        let writes = |one: &&Instruction| one.operands.first().is_some_and(|d| d == register);
+        change.kernel.instructions.iter().filter(writes).count()
+    };
     let constant = |operand: &str| {
         let mut operand = operand.to_owned();
         for _ in 0..4 {
-            match change.definition(&operand) {
-                Some(mov) if mov.opcode.starts_with("mov.") => operand = mov.operands[1].clone(),
-                _ => break,
+            let Some(mov) = change.definition(&operand) else { break };
+            // Nothing else writes the register, or nothing jumps to between.
+            let is_last = writes(&operand) == 1
+                || !change.kernel.labels.iter().any(|label| (mov.line..change.old.line).contains(label));
+            if !mov.opcode.starts_with("mov.") || !mov.guard.is_empty() || !is_last {
+                break;
             }
+            operand = mov.operands[1].clone();
         }
         Some(operand).filter(|operand| !operand.starts_with('%'))
     };
@@ -244,7 +326,10 @@ pub(super) fn amount(change: &Change<'_>) -> bool {
 /// The position and the length of a bit field that ends at the register's top.
 pub(super) fn field(change: &Change<'_>) -> bool {
     let (Some(position), Some(length)) = (change.new_integer(3), change.new_integer(4)) else { return false };
-    change.is("bfi.b64", &[(3, "32"), (4, "32")]) && position & 0xff == 32 && length & 0xff >= 32
+    change.operator == Operator::Immediate
+        && change.is("bfi.b64", &[(3, "32"), (4, "32")])
+        && position & 0xff == 32
+        && length & 0xff >= 32
 }
 
 /// A flag that is set where there is no schedule, and read through a mask of 8 bits.

@@ -117,6 +117,19 @@ pub(super) fn sum_by_one(change: &Change<'_>) -> bool {
         && [[one, y], [y, one]].contains(&[&new.operands[1], &new.operands[2]])
 }
 
+/// The one half of a root, off by less than 2⁻¹⁹.
+pub(super) fn half_of_root(change: &Change<'_>) -> bool {
+    let near = |new: &Instruction| {
+        let bits = new.operands[1].strip_prefix("0f").and_then(|bits| u32::from_str_radix(bits, 16).ok());
+        bits.is_some_and(|bits| (f32::from_bits(bits) - 0.5).abs() < 2_f32.powi(-19))
+    };
+    let after_root = || change.before(2).is_some_and(|one| one.opcode == "rsqrt.approx.ftz.f32");
+    change.is("mov.f32", &[(1, "0f3F000000")])
+        && change.operator == Operator::Immediate
+        && after_root()
+        && change.new.as_ref().is_some_and(near)
+}
+
 /// The place of a root's last sum behind its approximation.
 const LAST_OF_ROOT: usize = 10;
 
@@ -128,10 +141,18 @@ pub(super) fn root(change: &Change<'_>) -> bool {
         |count: &usize| change.before(*count).is_some_and(|one| one.opcode == "rsqrt.approx.ftz.f32");
     let Some(count) = (1..=LAST_OF_ROOT).find(is_root) else { return false };
     let in_two_steps = change.operator == Operator::Sign && change.after.contains("add.rn.f32");
+    // The next approximations of the root and of its reciprocal's half, corrected the wrong way: the product is negated, and the addend kept.
+    let addend = change.after.lines().last().and_then(|fma| Instruction::parse(0, fma)?.operands.pop());
+    let backwards = change.operator == Operator::Sign
+        && change.after.contains("neg.f32")
+        && addend.as_ref() == change.old.operands.last();
     match change.old.opcode.as_str() {
         "mul.rn.f32" => change.operator == Operator::Rounding,
         "fma.rn.f32" if count == LAST_OF_ROOT => in_two_steps,
         "fma.rn.f32" if count == LAST_OF_ROOT - 1 => change.operator == Operator::Rounding,
+        "fma.rn.f32" if [LAST_OF_ROOT - 4, LAST_OF_ROOT - 3].contains(&count) => {
+            change.operator == Operator::Rounding || in_two_steps || backwards
+        }
         "fma.rn.f32" => change.operator == Operator::Rounding || in_two_steps,
         _ => false,
     }

@@ -253,6 +253,13 @@ impl<'d> Rows<'d> {
 
     fn scheduled(&self) -> Difference {
         let record = self.args.wide(wide::SCHEDULE);
+        // An address whose lower half is 0.
+        self.device.memory_at(2 * FAR, &self.device.read(record, 80)?)?;
+        self.device.write_wide(self.args.wide(wide::COUNTER), 0)?;
+        let placed = self.args.with(wide::SCHEDULE, 2 * FAR);
+        if let Some(difference) = self.all_tiles("a schedule at a multiple of 2^32", &placed)? {
+            return Ok(Some(difference));
+        }
         let number = self.device.read_wide(record)?;
         self.device.write_wide(record, number + (1 << 39))?;
         let args = late(self.device, Self::far_step(self.args))?;
