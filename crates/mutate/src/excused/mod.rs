@@ -195,6 +195,10 @@ const TOO_RARE: &[Class] = &[
         numbers::signed_tail,
         "a tail's words have their highest bit only where the radius word is 0, and then one time in two: once in 2^33 words",
     ),
+    (
+        turns::backwards,
+        "the last step of a root corrects what the one before it moved the wrong way: but for at most three arguments in 2^24, tests/roots.rs",
+    ),
     (turns::half_of_root, "a half that is off by 2^-19 moves a root by 2^-40: once in 2^17 normals or less"),
     (
         grid::second_tail_word,
