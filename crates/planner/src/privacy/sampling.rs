@@ -218,10 +218,10 @@ pub(super) fn poisson(sampling: &Sampling) -> Option<(u64, f64)> {
 pub(super) fn assumption(sampling: &Sampling, participation: &Participation) -> Option<String> {
     match (sampling, participation) {
         (Sampling::Poisson { sampling_prob, .. }, _) => Some(format!(
-            "every unit joins every batch with probability {sampling_prob}, independently: {DRAWN}, and which units took part is not released"
+            "every unit joins every batch with probability {sampling_prob}, independently: {DRAWN}, and {UNSEEN}"
         )),
         (Sampling::BlockPoisson { num_blocks, sampling_prob, .. }, _) => Some(format!(
-            "{num_blocks} blocks take turns, and every unit of the block joins with probability {sampling_prob}, independently: {DRAWN}, and which units took part is not released"
+            "{num_blocks} blocks take turns, and every unit of the block joins with probability {sampling_prob}, independently: {DRAWN}, and {UNSEEN}"
         )),
         (Sampling::TruncatedPoisson { num_blocks, sampling_prob, max_batch_size, .. }, _) => {
             let who = match num_blocks {
@@ -229,7 +229,7 @@ pub(super) fn assumption(sampling: &Sampling, participation: &Participation) -> 
                 _ => format!("{num_blocks} blocks take turns, and every unit of the block"),
             };
             Some(format!(
-                "{who} is drawn with probability {sampling_prob}, independently, and of a batch above {max_batch_size} units as many are kept by coins and not by data: {DRAWN}, and which units were drawn or took part is not released"
+                "{who} is drawn with probability {sampling_prob}, independently, and of a batch above {max_batch_size} units as many are kept by coins and not by data: {DRAWN}, and {UNSEEN}"
             ))
         }
         (Sampling::RandomAllocation { num_bins, .. }, _) => Some(format!(
@@ -248,6 +248,9 @@ pub(super) fn assumption(sampling: &Sampling, participation: &Participation) -> 
 
 /// Who guarantees the participation of batches that the engine draws.
 pub(super) const DRAWN: &str = "batches come from this plan's sampler, under a key that stays secret";
+
+/// What Poisson sampling hides a unit behind: an adversary who knows everybody else's coins reads its own from a batch's size.
+const UNSEEN: &str = "neither who was drawn nor the sizes of batches are ever released or used: sums are divided by a fixed number, and no other run draws the same batches";
 
 /// A scheme in a few words, for tables.
 pub(super) fn describe(sampling: &Sampling) -> String {

@@ -240,6 +240,24 @@ mod tests {
         let message = edited(&both).unwrap_err();
         assert!(message.contains("an entry below the bins' own"), "{message}");
         assert!(edited(&|claim| scaled(claim, -1.0)).is_err());
+        // First bins of almost no variance, which a rule of integration may step over: no weight, no δ.
+        let entry = (stated["claim"]["gdp_mu"].as_f64().unwrap() * found.stddev() / 1.5).powi(2);
+        for variance in [1e-60, 1e-20, 1e-12, 1e-8, 1e-6] {
+            let narrow = |claim: &mut serde_json::Value| {
+                claim["allocated"]["kernel"] = json!({
+                    "common": 1.001 * entry,
+                    "white": 0.0,
+                    "chain": {"kind": "circle", "variance": [variance, 1.0], "previous": [0.0], "first": [0.0]}
+                });
+                smaller(claim, 0.1);
+            };
+            let message = edited(&narrow).unwrap_err();
+            assert!(
+                message.contains("claim.allocated.epsilon 0.1, but its numbers give"),
+                "{variance}: {message}"
+            );
+            assert!(!message.contains("below the bins' own"), "{variance}: {message}");
+        }
         assert!(edited(&|claim| claim["allocated"]["num_bins"] = json!(600)).is_err());
         assert!(edited(&|claim| claim["allocated"]["epsilon"] = json!(-1.0)).is_err());
         assert!(edited(&|claim| claim["epsilon"] = json!(0.5)).is_err());

@@ -47,6 +47,11 @@ pub(crate) enum Attempted {
 
 /// Attempts of one calibration, each of which may fail to fail.
 pub(crate) const ATTEMPTS: u32 = 16;
+
+/// At least as many strategies as a comparison calibrates before it keeps one. A false claim has less noise than it needs and is the more likely to be
+/// kept, so every one of them is paid for.
+const COMPARED: u32 = 8;
+
 /// The largest failure probability, and its largest part of δ.
 const FAILURE: f64 = 1e-9;
 const FAILURE_OF_DELTA: f64 = 1e-3;
@@ -63,7 +68,7 @@ fn failure(delta: f64) -> f64 {
 
 /// The logarithm of the capital that a claim takes.
 fn need(delta: f64) -> f64 {
-    (f64::from(ATTEMPTS) / failure(delta)).ln()
+    (f64::from(ATTEMPTS * COMPARED) / failure(delta)).ln()
 }
 
 impl Basis {

@@ -1,5 +1,6 @@
 //! Claims by random allocation that is redrawn in every epoch: where the proof applies, what the end of the noise's tail takes from it.
 
+use super::allocated::MOST_EPSILON;
 use super::{Basis, EPSILON_ROUNDING, MU_ROUNDING, Terms};
 use crate::error::Result;
 use crate::factorization::Factorization;
@@ -56,6 +57,10 @@ impl Basis {
     /// The least standard deviation, at most `plain`, with which epochs of random allocation meet a budget.
     pub(super) fn stddev_of_epochs(&self, epochs: Epochs, budget: Budget, plain: f64) -> Result<f64> {
         let Budget { epsilon, delta } = budget;
+        // Beyond, e^ε leaves nothing of δ to the end of the tail, whatever the noise.
+        if epsilon > MOST_EPSILON {
+            return Ok(plain);
+        }
         let left = |noise_multiplier: f64| {
             let tail = self.redrawn_tail(epochs, noise_multiplier, epsilon, delta);
             let share = SHARES.into_iter().find(|share| tail <= share * delta);
@@ -231,6 +236,10 @@ mod tests {
             }
         }
         assert!(claimed > 7 && amplified > 3, "{claimed} {amplified}");
+        // More than any bound by epochs can say: the plain claim.
+        let strategy = Factorization::new(Strategy::Identity, 20).unwrap();
+        let made = calibrate(&strategy, &terms, &Workload::Prefix, &budget(2000.0, 1e-6)).unwrap();
+        assert_eq!(verify(&made).unwrap().claim.method, Method::Gaussian);
     }
 
     #[test]

@@ -46,12 +46,22 @@ fn integral(from: f64, to: f64, panels: usize, f: impl Fn(f64) -> f64) -> f64 {
         .sum()
 }
 
-/// The mass of a normal with mean 0, shared out among nodes in ascending order; what lies beyond the ends goes to the end nodes.
-pub(super) fn shares(nodes: &[f64], sd: f64, hat: Hat) -> Vec<f64> {
+/// The most panels of half a standard deviation between two nodes.
+const MOST_PANELS: f64 = 400.0;
+
+/// The mass of a normal with mean 0, shared out among nodes in ascending order; what lies beyond the ends goes to the end nodes. `None`
+/// where two nodes are so far apart, in standard deviations, that the rule between them would miss the normal.
+pub(super) fn shares(nodes: &[f64], sd: f64, hat: Hat) -> Option<Vec<f64>> {
     let mut out = vec![0.0; nodes.len()];
     for (j, pair) in nodes.windows(2).enumerate() {
         let width = pair[1] - pair[0];
-        let panels = (2.0 * width / sd).ceil().clamp(1.0, 400.0) as usize;
+        let panels = (2.0 * width / sd).ceil().max(1.0);
+        // Written so that what is no number does not fit.
+        let fits = panels <= MOST_PANELS;
+        if !fits {
+            return None;
+        }
+        let panels = panels as usize;
         let normal = |x: f64| density(x / sd) / sd;
         out[j] += integral(pair[0], pair[1], panels, |x| normal(x) * hat.share(x - pair[0], width));
         out[j + 1] += integral(pair[0], pair[1], panels, |x| normal(x) * hat.share(x - pair[1], -width));
@@ -60,7 +70,7 @@ pub(super) fn shares(nodes: &[f64], sd: f64, hat: Hat) -> Vec<f64> {
         out[0] += upper(-first / sd);
         out[nodes.len() - 1] += upper(last / sd);
     }
-    out
+    Some(out)
 }
 
 /// Polynomials p with which `φ(z)·p(z)` is a node's weight, `z` being its distance from the mean in standard deviations, by the widths of
@@ -185,10 +195,10 @@ mod tests {
     fn shares_keep_mass_and_mean() {
         let nodes: Vec<f64> = (-30..=40).map(|k| 0.11 * f64::from(k)).collect();
         let sd = 0.3;
-        let linear = shares(&nodes, sd, Hat::Linear);
+        let linear = shares(&nodes, sd, Hat::Linear).unwrap();
         assert!((linear.iter().sum::<f64>() - 1.0).abs() < 1e-13);
         assert!(linear.iter().zip(&nodes).map(|(w, x)| w * x).sum::<f64>().abs() < 1e-13);
-        let exponential = shares(&nodes, sd, Hat::Exponential);
+        let exponential = shares(&nodes, sd, Hat::Exponential).unwrap();
         let mean: f64 = exponential.iter().zip(&nodes).map(|(w, x)| w * x.exp()).sum();
         assert!((mean / (0.5 * sd * sd).exp() - 1.0).abs() < 1e-12, "{mean}");
     }

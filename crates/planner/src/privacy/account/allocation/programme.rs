@@ -15,7 +15,7 @@
 use super::grid::{Aim, Direction, Fineness, Grid};
 use super::hats::{Hat, shares};
 use super::kernel::{Kernel, Turns};
-use super::turn::{Turn, Workspace};
+use super::turn::{Turn, Workspace, is_whole};
 use crate::error::Result;
 use crate::privacy::account::gdp::ln_delta;
 use corrnoise_numerics::{BLOCK, LANES, Lane, Sparse, sparse_times_lanes, sparse_times_numbers};
@@ -40,6 +40,9 @@ pub(super) fn call(spot: f64, strike: f64, variance: f64) -> Result<f64> {
     // A call in the money is a put and the difference.
     if spot < strike { rest(spot, strike) } else { Ok(spot - strike + rest(strike, spot)?) }
 }
+
+/// Factors of the white noise with their weights, and the mean of what lies beyond the last.
+type Jumps = (Vec<(f64, f64)>, f64);
 
 /// A kernel at a noise level, an ε and a direction, with everything that all turns need.
 pub(super) struct Programme {
@@ -92,16 +95,16 @@ impl Programme {
             Direction::Remove => Hat::Exponential,
         };
         let mut programme = Programme { turns, direction, hat, grid, circle, steps: Vec::new(), last };
-        let jumps = programme.jumps()?;
+        let Some(jumps) = programme.jumps()? else { return Ok(None) };
         programme.steps = programme.grid.nodes.iter().map(|y| programme.step(*y, &jumps, strike)).collect();
         Ok(Some(programme))
     }
 
     /// The white noise's factor: nodes and weights, and `E(L − last)₊`.
-    fn jumps(&self) -> Result<(Vec<(f64, f64)>, f64)> {
+    fn jumps(&self) -> Result<Option<Jumps>> {
         let variance = self.turns.white;
         if variance == 0.0 {
-            return Ok((vec![(1.0, 1.0)], 0.0));
+            return Ok(Some((vec![(1.0, 1.0)], 0.0)));
         }
         let sd = variance.sqrt();
         // Where the factor varies much, its tail alone may lose ε.
@@ -113,7 +116,7 @@ impl Programme {
             .collect();
         // ln L has mean −variance/2.
         let nodes: Vec<f64> = positions.iter().map(|z| z * sd).collect();
-        let mut weights = shares(&nodes, sd, Hat::Exponential);
+        let Some(mut weights) = shares(&nodes, sd, Hat::Exponential) else { return Ok(None) };
         // Below the first node the chord goes on to L = 0: the mass there is shared out between both.
         let (_, mean_below) = below(nodes[0], sd);
         let mass = super::super::normal::upper(-nodes[0] / sd);
@@ -124,11 +127,11 @@ impl Programme {
             out.push(((node - 0.5 * variance).exp(), weight.max(0.0) * (1.0 + WEIGHT_ROUNDING)));
         }
         let end = out[out.len() - 1].0;
-        Ok((out, call(1.0, end, variance)?))
+        Ok(Some((out, call(1.0, end, variance)?)))
     }
 
     /// What adding a bin with state y does: for every sum before, where sums after lie.
-    fn step(&self, y: f64, (jumps, excess): &(Vec<(f64, f64)>, f64), strike: f64) -> (Sparse, Vec<f64>) {
+    fn step(&self, y: f64, (jumps, excess): &Jumps, strike: f64) -> (Sparse, Vec<f64>) {
         let (sums, m) = (&self.grid.sums, self.turns.num_bins() as f64);
         let size = y.exp() / m;
         let toward = match self.direction {
@@ -202,7 +205,10 @@ impl Programme {
             if self.circle { self.grid.roots.clone() } else { (0..nodes.len()).collect() };
         let places: Vec<f64> = roots.iter().map(|k| nodes[*k] + half).collect();
         let values = if self.circle { self.at_roots(&roots)? } else { self.line()? };
-        let weights = shares(&places, self.turns.variance[0].sqrt(), self.hat);
+        let weights = shares(&places, self.turns.variance[0].sqrt(), self.hat)?;
+        if !is_whole(weights.iter().sum()) {
+            return None;
+        }
         let sum: f64 =
             weights.iter().zip(&values).map(|(w, value)| w * (1.0 + WEIGHT_ROUNDING) * value).sum();
         let total = (sum + self.beyond_roots(&places)) * (1.0 + RESULT_ROUNDING);

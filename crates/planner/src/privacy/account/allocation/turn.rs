@@ -21,6 +21,11 @@ const MISSING: f64 = 0.5 * WEIGHT_ROUNDING;
 /// By how much they may be more, which is safe.
 const TOO_MUCH: f64 = 1e-8;
 
+/// True for weights whose sum is that of a distribution, up to what they are raised by.
+pub(super) fn is_whole(sum: f64) -> bool {
+    (1.0 - MISSING..=1.0 + TOO_MUCH).contains(&sum)
+}
+
 /// The values of all nodes, sums and first bins, in blocks: by sums first, then by nodes.
 #[derive(Default)]
 pub(super) struct Workspace {
@@ -110,7 +115,7 @@ impl Turn {
                 own[0][lane] += upper(-z_lo);
                 own[hi - lo][lane] += upper(z_hi);
                 let sum: f64 = own.iter().map(|weight| weight[lane]).sum();
-                if !(1.0 - MISSING..=1.0 + TOO_MUCH).contains(&sum) {
+                if !is_whole(sum) {
                     return None;
                 }
                 tail[lane] = match programme.direction {
