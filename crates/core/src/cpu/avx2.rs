@@ -3,7 +3,6 @@
 mod sample;
 
 use super::assignment::Piece;
-use super::blt;
 use super::kernels::{self, Job, Simd, Tile};
 use super::lanes::{Lanes, Stored};
 use super::prefetch::Ahead;
@@ -31,33 +30,13 @@ pub(super) unsafe fn run<G: Stored, const AHEAD: bool>(job: &Job<'_>, piece: Pie
 /// The type that selects this engine at compile time.
 pub(super) struct Avx2;
 
-// SAFETY: `sample` writes whole tiles; the lanes of this engine are used only inside functions that enable the features.
+// SAFETY: `sample` writes whole tiles; the lanes of this engine are used only inside `run`, where the features are enabled.
 unsafe impl Simd for Avx2 {
     type Lanes = __m256;
     #[inline(always)]
     unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut Tile, ahead: &mut impl Ahead) {
         // SAFETY: the caller has the features.
         unsafe { sample::sample(cipher, row, tile, out, ahead) }
-    }
-
-    #[inline(never)]
-    #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn blt<G: Stored, const D: usize>(job: &Job<'_>, piece: Piece<'_, G>, step: blt::Step<D>) {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { blt::run::<Self, G, D>(job, piece, step) }
-    }
-
-    #[inline(never)]
-    #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn make_blt<const D: usize>(
-        job: &Job<'_>,
-        first: u64,
-        staged: &mut [f32],
-        state: &mut [f32],
-        step: blt::Step<D>,
-    ) {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { blt::make::<Self, D>(job, first, staged, state, step) }
     }
 }
 

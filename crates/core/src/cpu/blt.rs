@@ -1,27 +1,13 @@
 //! The BLT kernel: a few buffers per coordinate, each updated in place. Device twin: `kernels/blt.cu`.
 
 use super::assignment::Piece;
-use super::kernels::{Fold, Job, Simd, Span, Tile, add, spans};
+use super::kernels::{Fold, Job, Phase, Simd, Span, Tile, add, spans};
 use super::lanes::{Lanes, Stored};
 use super::prefetch::Streams;
 use crate::row::Row;
 use std::ops::Range;
 
-/// What a step does with the buffers: a row of normals, `(−αᵢ, λᵢ)` of every buffer, and whether all of them are zero before.
-#[derive(Clone, Copy)]
-pub(super) struct Step<const D: usize> {
-    row: Row,
-    pairs: [(f32, f32); D],
-    fresh: bool,
-}
-
-impl<const D: usize> Step<D> {
-    pub(super) fn new(row: Row, scale: &[f32], decay: &[f32], fresh: bool) -> Step<D> {
-        Step { row, pairs: std::array::from_fn(|i| (-scale[i], decay[i])), fresh }
-    }
-}
-
-/// Runs one BLT step on a piece: its noise is made and added to the gradient.
+/// Runs one BLT step on a piece.
 ///
 /// # Safety
 /// The contract is that of [`super::kernels::run`], and `D` is the number of buffers.
@@ -29,94 +15,69 @@ impl<const D: usize> Step<D> {
 pub(super) unsafe fn run<E: Simd, G: Stored, const D: usize>(
     job: &Job<'_>,
     piece: Piece<'_, G>,
-    step: Step<D>,
+    row: Row,
+    scale: &[f32],
+    decay: &[f32],
+    fresh: bool,
 ) {
     let mut z = Tile::new();
     let stride = piece.len;
+    let mut pairs = [(0.0, 0.0); D];
+    for i in 0..D {
+        pairs[i] = (-scale[i], decay[i]);
+    }
+    let makes = job.phase == Phase::Make;
     for span in spans(piece.first, stride) {
         let Span { tile, offset, at, len } = span;
-        // SAFETY: offset + len ≤ 512, at + len ≤ stride, and buffer i is state[i·stride..][..stride]. The gradient has `stride` values,
-        // and so has the staged row where there is something to fold.
+        // SAFETY: offset + len ≤ 512, at + len ≤ stride, and buffer i is state[i·stride..][..stride]. Of gradient and staged row, the
+        // one that is used has `stride` values.
         unsafe {
             let buffers = Buffers { first: piece.state.as_mut_ptr().add(at), stride };
-            let gradient = piece.gradient.as_mut_ptr().add(at);
-            let mut ahead = buffers.ahead::<D>((gradient.cast_const().cast(), len * size_of::<G>()), len);
-            E::sample(job.cipher(step.row), step.row, tile, &mut z, &mut ahead);
+            let gradient = piece.gradient.as_mut_ptr().wrapping_add(at);
+            let staged = piece.staged.as_mut_ptr().wrapping_add(at);
+            let first: (*const u8, usize) = match makes {
+                true => (staged.cast_const().cast(), len * size_of::<f32>()),
+                false => (gradient.cast_const().cast(), len * size_of::<G>()),
+            };
+            let mut streams = [first; Streams::MAX];
+            for i in 0..D {
+                streams[1 + i] = (buffers.at(i, 0).cast_const().cast(), len * size_of::<f32>());
+            }
+            let mut ahead = Streams::new(&streams[..1 + D]);
+            E::sample(job.cipher(row), row, tile, &mut z, &mut ahead);
             let z = z.as_mut_ptr().add(offset);
             let wide = len - len % E::Lanes::WIDTH;
-            if step.fresh {
-                // A restart has no use for what lies in the buffers.
-                reset::<E::Lanes, D>(z, buffers, 0..wide);
-                reset::<f32, D>(z, buffers, wide..len);
-            } else {
-                let staged = piece.staged.as_ptr().wrapping_add(at);
-                catch_up::<E, D>(job.fold, &step, staged, buffers, len);
-                update::<E::Lanes, D, true>(&step.pairs, z, buffers, 0..wide);
-                update::<f32, D, true>(&step.pairs, z, buffers, wide..len);
+            match job.fold {
+                // A restart has no use for what lies in the buffers, but a checkpoint before it has.
+                _ if fresh && !makes => {}
+                Fold::Nothing => {}
+                Fold::Update => {
+                    fold::<E::Lanes, D>(&pairs, staged, buffers, 0..wide);
+                    fold::<f32, D>(&pairs, staged, buffers, wide..len);
+                }
+                Fold::Reset => {
+                    reset::<E::Lanes, D>(staged, buffers, 0..wide);
+                    reset::<f32, D>(staged, buffers, wide..len);
+                }
             }
-            add::<E::Lanes, G>(job, span, z, gradient);
-        }
-    }
-}
-
-/// Stages the noise of one BLT step, and leaves the buffers as they are before it.
-///
-/// # Safety
-/// The contract is that of [`super::kernels::run`], and `D` is the number of buffers.
-#[inline(always)]
-pub(super) unsafe fn make<E: Simd, const D: usize>(
-    job: &Job<'_>,
-    first: u64,
-    staged: &mut [f32],
-    state: &mut [f32],
-    step: Step<D>,
-) {
-    let mut z = Tile::new();
-    let stride = staged.len();
-    for Span { tile, offset, at, len } in spans(first, stride) {
-        // SAFETY: as in `run`.
-        unsafe {
-            let buffers = Buffers { first: state.as_mut_ptr().add(at), stride };
-            let staged = staged.as_mut_ptr().add(at);
-            let mut ahead = buffers.ahead::<D>((staged.cast_const().cast(), len * size_of::<f32>()), len);
-            E::sample(job.cipher(step.row), step.row, tile, &mut z, &mut ahead);
-            let z = z.as_mut_ptr().add(offset);
-            let wide = len - len % E::Lanes::WIDTH;
-            // Also before a restart, which has no use for the buffers: a checkpoint of them has.
-            catch_up::<E, D>(job.fold, &step, staged, buffers, len);
-            if !step.fresh {
-                update::<E::Lanes, D, false>(&step.pairs, z, buffers, 0..wide);
-                update::<f32, D, false>(&step.pairs, z, buffers, wide..len);
+            match (fresh, makes) {
+                (true, false) => {
+                    reset::<E::Lanes, D>(z, buffers, 0..wide);
+                    reset::<f32, D>(z, buffers, wide..len);
+                }
+                (true, true) => {}
+                (false, false) => {
+                    update::<E::Lanes, D, true>(&pairs, z, buffers, 0..wide);
+                    update::<f32, D, true>(&pairs, z, buffers, wide..len);
+                }
+                (false, true) => {
+                    update::<E::Lanes, D, false>(&pairs, z, buffers, 0..wide);
+                    update::<f32, D, false>(&pairs, z, buffers, wide..len);
+                }
             }
-            staged.copy_from_nonoverlapping(z, len);
-        }
-    }
-}
-
-/// Brings the buffers of a span up to the step before, as far as they lack its staged row.
-///
-/// # Safety
-/// `len` lies within the buffers' stride, and within the staged row where there is something to fold.
-#[inline(always)]
-unsafe fn catch_up<E: Simd, const D: usize>(
-    what: Fold,
-    step: &Step<D>,
-    staged: *const f32,
-    buffers: Buffers,
-    len: usize,
-) {
-    let wide = len - len % E::Lanes::WIDTH;
-    // SAFETY: the caller's promise.
-    unsafe {
-        match what {
-            Fold::Nothing => {}
-            Fold::Update => {
-                fold::<E::Lanes, D>(&step.pairs, staged, buffers, 0..wide);
-                fold::<f32, D>(&step.pairs, staged, buffers, wide..len);
-            }
-            Fold::Reset => {
-                reset::<E::Lanes, D>(staged, buffers, 0..wide);
-                reset::<f32, D>(staged, buffers, wide..len);
+            match makes {
+                true => staged.copy_from_nonoverlapping(z, len),
+                false => add::<E::Lanes, G>(job, span, z, gradient),
             }
         }
     }
@@ -138,20 +99,6 @@ impl Buffers {
     unsafe fn at(self, i: usize, coord: usize) -> *mut f32 {
         // SAFETY: the caller's promise.
         unsafe { self.first.add(i * self.stride + coord) }
-    }
-
-    /// What the next `len` coordinates use of a first stream and of `D` buffers, to be prefetched.
-    ///
-    /// # Safety
-    /// There are `D` buffers.
-    #[inline(always)]
-    unsafe fn ahead<const D: usize>(self, first: (*const u8, usize), len: usize) -> Streams {
-        let mut streams = [first; Streams::MAX];
-        for i in 0..D {
-            // SAFETY: the caller's promise.
-            streams[1 + i] = (unsafe { self.at(i, 0) }.cast_const().cast(), len * size_of::<f32>());
-        }
-        Streams::new(&streams[..1 + D])
     }
 }
 
@@ -183,7 +130,7 @@ unsafe fn fold<V: Lanes, const D: usize>(
 /// # Safety
 /// `coords` lie below the buffers' stride, their number is a multiple of the lanes' width; `z` and each of `D` buffers hold them.
 #[inline(always)]
-unsafe fn reset<V: Lanes, const D: usize>(z: *const f32, buffers: Buffers, coords: Range<usize>) {
+unsafe fn reset<V: Lanes, const D: usize>(z: *mut f32, buffers: Buffers, coords: Range<usize>) {
     // SAFETY: indices as promised.
     unsafe {
         for at in coords.step_by(V::WIDTH) {

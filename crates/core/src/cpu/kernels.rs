@@ -28,24 +28,6 @@ pub(super) unsafe trait Simd {
     /// # Safety
     /// The CPU features must be enabled.
     unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut Tile, ahead: &mut impl Ahead);
-
-    /// [`blt::run`], not inlined and with the CPU features enabled.
-    ///
-    /// # Safety
-    /// The contract is that of [`blt::run`].
-    unsafe fn blt<G: Stored, const D: usize>(job: &Job<'_>, piece: Piece<'_, G>, step: blt::Step<D>);
-
-    /// [`blt::make`], not inlined and with the CPU features enabled.
-    ///
-    /// # Safety
-    /// The contract is that of [`blt::make`].
-    unsafe fn make_blt<const D: usize>(
-        job: &Job<'_>,
-        first: u64,
-        staged: &mut [f32],
-        state: &mut [f32],
-        step: blt::Step<D>,
-    );
 }
 
 /// The engine for any target: one lane and the reference sampler.
@@ -57,24 +39,6 @@ unsafe impl Simd for Portable {
     #[inline(always)]
     unsafe fn sample(cipher: &ChaCha, row: Row, tile: u64, out: &mut Tile, _: &mut impl Ahead) {
         crate::noise::tile(cipher, row, tile, out.0.write([0.0; TILE]));
-    }
-
-    #[inline(never)]
-    unsafe fn blt<G: Stored, const D: usize>(job: &Job<'_>, piece: Piece<'_, G>, step: blt::Step<D>) {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { blt::run::<Self, G, D>(job, piece, step) }
-    }
-
-    #[inline(never)]
-    unsafe fn make_blt<const D: usize>(
-        job: &Job<'_>,
-        first: u64,
-        staged: &mut [f32],
-        state: &mut [f32],
-        step: blt::Step<D>,
-    ) {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { blt::make::<Self, D>(job, first, staged, state, step) }
     }
 }
 
@@ -199,39 +163,20 @@ pub(super) unsafe fn run<E: Simd, G: Stored, const AHEAD: bool>(job: &Job<'_>, p
             return add_staged::<E, G>(job, piece);
         }
         match *job.kernel {
-            StepKernel::Blt { row, scale, decay, fresh } => {
-                macro_rules! with_buffers {
-                    ($($buffers:literal)*) => {
-                        match scale.len() {
-                            $($buffers => run_blt::<E, G, $buffers>(job, piece, blt::Step::new(row, scale, decay, fresh)),)*
-                            more => unreachable!("a BLT has at most 8 buffers, not {more}"),
-                        }
-                    };
-                }
-                with_buffers!(0 1 2 3 4 5 6 7 8)
-            }
+            StepKernel::Blt { row, scale, decay, fresh } => match scale.len() {
+                0 => blt::run::<E, G, 0>(job, piece, row, scale, decay, fresh),
+                1 => blt::run::<E, G, 1>(job, piece, row, scale, decay, fresh),
+                2 => blt::run::<E, G, 2>(job, piece, row, scale, decay, fresh),
+                3 => blt::run::<E, G, 3>(job, piece, row, scale, decay, fresh),
+                4 => blt::run::<E, G, 4>(job, piece, row, scale, decay, fresh),
+                5 => blt::run::<E, G, 5>(job, piece, row, scale, decay, fresh),
+                6 => blt::run::<E, G, 6>(job, piece, row, scale, decay, fresh),
+                7 => blt::run::<E, G, 7>(job, piece, row, scale, decay, fresh),
+                8 => blt::run::<E, G, 8>(job, piece, row, scale, decay, fresh),
+                more => unreachable!("a BLT has at most 8 buffers, not {more}"),
+            },
             StepKernel::Ring { .. } => ring::row_by_row::<E, G>(job, piece),
             StepKernel::Regenerate { terms } => regenerate::run::<E, G>(job, piece, terms),
-        }
-    }
-}
-
-/// Runs one BLT step on a piece, in a function of its own for every number of buffers: in one function with all of them, the
-/// compiler spends half of the build on the registers, and keeps fewer of the loops' constants in them.
-///
-/// # Safety
-/// The contract is that of [`run`].
-#[inline(always)]
-unsafe fn run_blt<E: Simd, G: Stored, const D: usize>(
-    job: &Job<'_>,
-    piece: Piece<'_, G>,
-    step: blt::Step<D>,
-) {
-    // SAFETY: the caller's promise, passed on.
-    unsafe {
-        match job.phase {
-            Phase::Make => E::make_blt::<D>(job, piece.first, piece.staged, piece.state, step),
-            _ => E::blt::<G, D>(job, piece, step),
         }
     }
 }
